@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Entry of the command: finds the subcommand, answers --help and --version.
+ */
+#include "cli.h"
+
+#include <isthmus/version.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: isthmus COMMAND [OPTION...]\n"
+    "\n"
+    "One program in two worlds: on NVIDIA GPUs, or in a simulated cluster on this machine.\n"
+    "\n"
+    "commands:\n"
+    "  ep       run an expert-parallel dispatch and combine and check every byte\n"
+    "  replay   run a recorded ep run again and compare the digest\n"
+    "  info     show versions, usable backends, settings and this machine\n"
+    "\n"
+    "options:\n"
+    "  -h, --help     this text; `isthmus COMMAND --help` for a command\n"
+    "  -V, --version  the version\n"
+    "\n"
+    "exit status: 0 success, 1 the run failed or something was wrong in it, 2 bad usage\n"
+    "\n"
+    "examples:\n"
+    "  isthmus ep --demo\n"
+    "  isthmus ep --backend sim --ranks 8 --tokens 64 --hidden 1024 --json\n"
+    "  isthmus info\n";
+
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} command;
+
+static const command commands[] = {
+    {"ep", cli_ep_command},
+    {"replay", cli_replay_command},
+    {"info", cli_info_command},
+};
+
+static void complain(const char *name, const char *format, va_list list)
+{
+    fprintf(stderr, "isthmus%s%s: ", *name == '\0' ? "" : " ", name);
+    vfprintf(stderr, format, list);
+    fputc('\n', stderr);
+}
+
+int cli_usage(const char *name, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    complain(name, format, list);
+    va_end(list);
+    fprintf(stderr, "Try `isthmus%s%s --help`.\n", *name == '\0' ? "" : " ", name);
+    return CLI_USAGE;
+}
+
+int cli_failed(const char *name, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    complain(name, format, list);
+    va_end(list);
+    return CLI_FAILED;
+}
+
+const char *cli_error_text(ist_status status)
+{
+    static _Thread_local ist_error error;
+    memset(&error, 0, sizeof error);
+    error.size = sizeof error;
+    if (ist_error_last(&error) == IST_OK && error.status == status && error.message[0] != '\0') {
+        return error.message;
+    }
+    return ist_status_sentence(status);
+}
+
+int cli_put(const char *name, const char *text)
+{
+    if (fputs(text, stdout) < 0 || fflush(stdout) != 0) {
+        return cli_failed(name, "cannot write to standard output");
+    }
+    return CLI_OK;
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    if (*name == '\0') {
+        return cli_usage("", "a command is missing");
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        return cli_put("", help);
+    }
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+        printf("isthmus %s\n", ist_version_string());
+        return cli_put("", "");
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; ++i) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    return cli_usage("", "unknown command '%s'", name);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file backend.h
+ * The waist: what a backend offers, as one append-only list of operations. The list makes the
+ * table, the "unsupported" stubs and the layers (check, trace, call fault). Programs do not need
+ * this header; backends and layers do.
+ *
+ * Every operation begins with `self`, one rank's instance, and returns an ist_status. Arguments
+ * have been checked by the front: a backend may trust them. Objects of a backend are numbers
+ * (uint64_t, never 0) so that they can cross a process boundary. Device addresses are plain
+ * pointers, valid on their rank.
+ */
+#ifndef IST_BACKEND_H
+#define IST_BACKEND_H
+
+#include <isthmus/comm.h>
+#include <isthmus/stream.h>
+#include <isthmus/types.h>
+#include <isthmus/window.h>
+#include <isthmus/world.h>
+#include <stdarg.h>
+
+IST_BEGIN_DECLS
+
+#define IST_BACKEND_ABI 1u
+
+struct ist_dev_comm; /* device.h */
+struct ist_kernel;   /* device.h */
+
+/** What this rank's device and backend can do. Reasons are NULL for "yes". */
+typedef struct ist_backend_caps {
+    uint32_t size;
+    uint32_t sm_count;          /**< blocks resident at once */
+    const char *device_name;
+    const char *window_reason;  /**< why there are no windows */
+    const char *gin_reason;     /**< why there is no GIN */
+    const char *graph_reason;   /**< why there are no graphs */
+} ist_backend_caps;
+
+/** Arguments of comm_open, checked and resolved. */
+typedef struct ist_backend_comm_desc {
+    uint8_t id[128];       /**< equal on all members; members with equal ids meet */
+    uint32_t rank;
+    uint32_t rank_count;
+    uint32_t lsa_size_max; /**< 0: no limit */
+    uint32_t reserved;
+    uint64_t deadline_ns;
+} ist_backend_comm_desc;
+
+/** Filled by comm_open. Load/store teams are contiguous blocks of lsa_size ranks. */
+typedef struct ist_backend_comm_info {
+    uint32_t lsa_rank;
+    uint32_t lsa_size;
+    uint32_t gin_supported;
+    uint32_t reserved;
+    const char *gin_reason;
+} ist_backend_comm_info;
+
+/** What device code of one feature needs from a communicator. */
+typedef struct ist_devcomm_desc {
+    uint64_t resource_bytes;   /**< symmetric zeroed memory; window 0 of the dev comm; 0: none */
+    uint32_t context_count;    /**< GIN contexts, 0: none */
+    uint32_t signal_count;     /**< signals of each context */
+    uint32_t counter_count;    /**< counters of each context */
+    uint32_t lsa_barrier_count;/**< LSA barriers */
+    void *mask;                /**< ist_dev_mask of the communicator in host-visible memory */
+} ist_devcomm_desc;
+
+/* X(name, parameters, arguments, need). Rows are appended, never moved: their order is the ABI. */
+#define IST_BACKEND_OPS(X)                                                                         \
+    X(caps, (void *self, ist_backend_caps *caps), (self, caps), IST_REQUIRED)                      \
+    /* host time */                                                                                \
+    X(clock, (void *self, uint64_t *now_ns), (self, now_ns), IST_REQUIRED)                         \
+    X(sleep, (void *self, uint64_t ns), (self, ns), IST_REQUIRED)                                  \
+    /* memory; query: IST_OK and flags if the range lies in one allocation of this rank */         \
+    X(mem_alloc, (void *self, size_t bytes, uint32_t flags, void **mem),                           \
+      (self, bytes, flags, mem), IST_REQUIRED)                                                     \
+    X(mem_free, (void *self, void *mem), (self, mem), IST_REQUIRED)                                \
+    X(mem_query, (void *self, const void *mem, size_t bytes, uint32_t *flags),                     \
+      (self, mem, bytes, flags), IST_REQUIRED)                                                     \
+    /* host-visible memory, at once, in no stream's order */                                       \
+    X(mem_peek, (void *self, const void *mem, void *host, size_t bytes),                           \
+      (self, mem, host, bytes), IST_REQUIRED)                                                      \
+    X(mem_poke, (void *self, void *mem, const void *host, size_t bytes),                           \
+      (self, mem, host, bytes), IST_REQUIRED)                                                      \
+    /* streams; copy_in captures the bytes, copy_out blocks until they are there */                \
+    X(stream_open, (void *self, uint64_t *stream), (self, stream), IST_REQUIRED)                   \
+    X(stream_close, (void *self, uint64_t stream), (self, stream), IST_REQUIRED)                   \
+    X(stream_sync, (void *self, uint64_t stream, uint64_t deadline_ns),                            \
+      (self, stream, deadline_ns), IST_REQUIRED)                                                   \
+    X(stream_query, (void *self, uint64_t stream), (self, stream), IST_REQUIRED)                   \
+    X(copy_in, (void *self, uint64_t stream, void *dst, const void *host, size_t bytes),           \
+      (self, stream, dst, host, bytes), IST_REQUIRED)                                              \
+    X(copy_out, (void *self, uint64_t stream, void *host, const void *src, size_t bytes,           \
+                 uint64_t deadline_ns),                                                            \
+      (self, stream, host, src, bytes, deadline_ns), IST_REQUIRED)                                 \
+    X(copy_local, (void *self, uint64_t stream, void *dst, const void *src, size_t bytes),         \
+      (self, stream, dst, src, bytes), IST_REQUIRED)                                               \
+    X(fill, (void *self, uint64_t stream, void *dst, uint8_t value, size_t bytes),                 \
+      (self, stream, dst, value, bytes), IST_REQUIRED)                                             \
+    X(event_open, (void *self, uint64_t *event), (self, event), IST_REQUIRED)                      \
+    X(event_close, (void *self, uint64_t event), (self, event), IST_REQUIRED)                      \
+    X(event_record, (void *self, uint64_t event, uint64_t stream), (self, event, stream),          \
+      IST_REQUIRED)                                                                                \
+    X(event_wait, (void *self, uint64_t event, uint64_t stream), (self, event, stream),            \
+      IST_REQUIRED)                                                                                \
+    X(event_sync, (void *self, uint64_t event, uint64_t deadline_ns), (self, event, deadline_ns),  \
+      IST_REQUIRED)                                                                                \
+    X(event_query, (void *self, uint64_t event), (self, event), IST_REQUIRED)                      \
+    X(event_elapsed, (void *self, uint64_t start, uint64_t end, uint64_t *elapsed_ns),             \
+      (self, start, end, elapsed_ns), IST_REQUIRED)                                                \
+    /* graphs */                                                                                   \
+    X(graph_begin, (void *self, uint64_t stream), (self, stream), IST_OPTIONAL)                    \
+    X(graph_end, (void *self, uint64_t stream, uint64_t *graph), (self, stream, graph),            \
+      IST_OPTIONAL)                                                                                \
+    X(graph_launch, (void *self, uint64_t graph, uint64_t stream), (self, graph, stream),          \
+      IST_OPTIONAL)                                                                                \
+    X(graph_close, (void *self, uint64_t graph), (self, graph), IST_OPTIONAL)                      \
+    /* communicators; exchange: host all-gather of `bytes` a rank, missing ranks are zeroed and    \
+       marked in lost_words, every rank that returns IST_OK has the same result */                 \
+    X(id_create, (void *self, uint8_t *id), (self, id), IST_REQUIRED)                              \
+    X(comm_open, (void *self, const ist_backend_comm_desc *desc, uint64_t *comm,                   \
+                  ist_backend_comm_info *info),                                                    \
+      (self, desc, comm, info), IST_REQUIRED)                                                      \
+    X(comm_close, (void *self, uint64_t comm), (self, comm), IST_REQUIRED)                         \
+    X(comm_abort, (void *self, uint64_t comm), (self, comm), IST_REQUIRED)                         \
+    X(comm_exchange, (void *self, uint64_t comm, const void *send, size_t bytes, void *recv,       \
+                      uint64_t deadline_ns, uint64_t *lost_words),                                 \
+      (self, comm, send, bytes, recv, deadline_ns, lost_words), IST_REQUIRED)                      \
+    /* windows: index is equal on all ranks; the front has agreed that all ranks will call */      \
+    X(window_open, (void *self, uint64_t comm, void *mem, size_t bytes, uint32_t *index),          \
+      (self, comm, mem, bytes, index), IST_OPTIONAL)                                               \
+    X(window_close, (void *self, uint64_t comm, uint32_t index), (self, comm, index),              \
+      IST_OPTIONAL)                                                                                \
+    X(devcomm_open, (void *self, uint64_t comm, const ist_devcomm_desc *desc,                      \
+                     const struct ist_dev_comm **dev),                                             \
+      (self, comm, desc, dev), IST_OPTIONAL)                                                       \
+    X(devcomm_close, (void *self, uint64_t comm, const struct ist_dev_comm *dev),                  \
+      (self, comm, dev), IST_OPTIONAL)                                                             \
+    /* kernels: block_count blocks, all resident at once; args are copied */                       \
+    X(launch, (void *self, uint64_t stream, const struct ist_kernel *kernel, uint32_t block_count, \
+               const void *args, size_t args_bytes),                                               \
+      (self, stream, kernel, block_count, args, args_bytes), IST_REQUIRED)
+
+typedef enum ist_need { IST_OPTIONAL = 0, IST_REQUIRED = 1 } ist_need;
+
+/** The table. `size` and `abi` as the backend was compiled. */
+typedef struct ist_backend_ops {
+    uint32_t size;
+    uint32_t abi;
+#define X(op, params, args, need) ist_status(*op) params;
+    IST_BACKEND_OPS(X)
+#undef X
+} ist_backend_ops;
+
+/** Runs one rank's program over a table and an instance; given to the backend by the front. */
+typedef ist_status (*ist_backend_rank_fn)(const ist_backend_ops *ops, void *self, uint32_t rank,
+                                          uint32_t rank_count, void *context);
+
+/** This process's place when ranks are processes, and a way to exchange bytes between them. */
+typedef struct ist_backend_process {
+    uint32_t rank;       /**< this process */
+    uint32_t rank_count; /**< processes = ranks of the world */
+    uint64_t job_key;    /**< equal in all processes of the job, distinct between jobs */
+    uint32_t run;        /**< how many worlds ran before in this job */
+} ist_backend_process;
+
+/** What a backend needs to run a world. */
+typedef struct ist_backend_world {
+    uint32_t size;
+    uint32_t rank_count; /**< 0: as many as the backend finds */
+    const char *cluster;
+    uint64_t seed;
+    uint64_t deadline_ns; /**< resolved */
+    const struct ist_fault_plan *faults;
+    const struct ist_sim_desc *sim;
+    const ist_backend_process *process; /**< NULL: all ranks live in this process */
+    ist_backend_rank_fn rank_main;
+    void *context;
+} ist_backend_world;
+
+/** A backend. */
+typedef struct ist_backend {
+    uint32_t size;        /**< sizeof(ist_backend) as the backend was compiled */
+    uint32_t abi;         /**< IST_BACKEND_ABI as the backend was compiled */
+    const char *name;
+    uint32_t explicit_only; /**< 1: never chosen unless named (the simulator) */
+    uint32_t reserved;
+    /** IST_OK, or IST_ERR_BACKEND and why it cannot be used here. */
+    ist_status (*probe)(const char **reason);
+    /** Runs a world to its end; fills result up to result->size. */
+    ist_status (*world_run)(const ist_backend_world *world, ist_world_result *result);
+    const ist_backend_ops *ops; /**< checked at registration: required slots, size, abi */
+} ist_backend;
+
+/**
+ * Adds a backend. Refuses a wrong ABI, a missing required operation, a name already taken.
+ *
+ * @return IST_OK; IST_ERR_ABI naming the operation or number; IST_ERR_ARGUMENT
+ * @threads before worlds run
+ * @since 0.1
+ */
+IST_API ist_status ist_backend_register(const ist_backend *backend);
+
+/**
+ * Completes a table: null optional slots get stubs that return IST_ERR_UNSUPPORTED.
+ * @return IST_ERR_ABI naming the operation when a required slot is null
+ * @since 0.1
+ */
+IST_API ist_status ist_backend_ops_complete(const ist_backend_ops *ops, ist_backend_ops *completed);
+
+/**
+ * Decides an error: fills this rank's record, logs one line at level error, returns `status`.
+ *
+ * @param details  object, operation, rank, peer and values; status and message are set here; NULL ok
+ * @param format   printf format of the sentence
+ * @threads any
+ * @since 0.1
+ */
+IST_API ist_status ist_raise(ist_status status, const ist_error *details, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/**
+ * Makes `slot` the place where this thread's errors go, until the next call; for backends that run
+ * several ranks on one thread. NULL restores the thread's own. @return the former slot
+ * @since 0.1
+ */
+IST_API ist_error *ist_error_bind(ist_error *slot);
+
+/** Logs one line. @since 0.1 */
+IST_API void ist_log(ist_log_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/**
+ * Zeroed host memory from the library's allocator, the only one it uses; fails on demand in the
+ * fault loop. NULL on failure (no record is written: the caller names what it was for).
+ * @since 0.1
+ */
+IST_API void *ist_alloc(size_t count, size_t bytes);
+
+/** Frees memory of ist_alloc(). NULL allowed. @since 0.1 */
+IST_API void ist_free(void *memory);
+
+/** Invariants that hold whatever the caller does; checked in every build, reported, never aborts. */
+#define IST_RETURN_IF_ERROR(expression)                                                            \
+    do {                                                                                           \
+        ist_status ist_status_ = (expression);                                                     \
+        if (ist_status_ < 0) {                                                                     \
+            return ist_status_;                                                                    \
+        }                                                                                          \
+    } while (0)
+
+IST_END_DECLS
+
+#endif

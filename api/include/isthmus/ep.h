@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file ep.h
+ * Expert parallelism: dispatch tokens to the ranks of their experts, combine the results back.
+ *
+ * Notation: R ranks, E experts, K top-k, N tokens this rank dispatches (N <= M), M =
+ * tokens_per_rank_max, H elements of a token row, L experts of this rank. Experts are placed in
+ * contiguous blocks, the first E % R ranks holding one more (see ist_ep_expert_owner()).
+ *
+ * Rows are ordered by (source rank, token, k) in every layout. All ranks issue the operations of a
+ * group (dispatch, combine, complete) in the same order, on streams that order them.
+ *
+ * Behaviour follows NVIDIA's nccl_ep where it is observable and sound: shapes, counters, masked
+ * entries, numerics. Differences: row order is fixed; top-k ids are copied at update, so the
+ * caller's tensor may be reused as soon as the stream has passed the update; bad ids are errors.
+ */
+#ifndef IST_EP_H
+#define IST_EP_H
+
+#include <isthmus/mask.h>
+#include <isthmus/types.h>
+
+IST_BEGIN_DECLS
+
+#define IST_EP_TOPK_MAX 32u
+
+/** Algorithms. */
+typedef enum ist_ep_algorithm { IST_EP_LOW_LATENCY = 0 } ist_ep_algorithm;
+
+/** Layouts of what dispatch delivers. UNSET is always refused. */
+typedef enum ist_ep_layout {
+    IST_EP_LAYOUT_UNSET = 0,
+    IST_EP_EXPERT_MAJOR = 1, /**< [L, R*M, H]: a row for each (token, k) of a local expert */
+    IST_EP_RANK_MAJOR = 2    /**< [R, M, H]: one row for each token that needs this rank */
+} ist_ep_layout;
+
+/** Whether operands must be windows. */
+typedef enum ist_ep_zero_copy {
+    IST_EP_ZERO_COPY_AUTO = 0, /**< windows are used where given, plain memory is staged */
+    IST_EP_ZERO_COPY_OFF = 1,  /**< as AUTO */
+    IST_EP_ZERO_COPY_ON = 2    /**< pulled operands must be windows; no staging is allocated */
+} ist_ep_zero_copy;
+
+/** How expert ids are reported in RANK_MAJOR. */
+typedef enum ist_ep_id_kind {
+    IST_EP_ID_AUTO = 0,  /**< LOCAL */
+    IST_EP_ID_LOCAL = 1, /**< number of the expert on its rank */
+    IST_EP_ID_GLOBAL = 2 /**< 0 … E-1 */
+} ist_ep_id_kind;
+
+/** When routing is checked. */
+typedef enum ist_ep_check {
+    IST_EP_CHECK_AUTO = 0, /**< SYNC, but ASYNC while the stream is capturing */
+    IST_EP_CHECK_SYNC = 1, /**< update blocks and returns the error, naming token, k and value */
+    IST_EP_CHECK_ASYNC = 2 /**< bad entries count as -1; the handle's records carry the error */
+} ist_ep_check;
+
+/** Device memory hooks; both or neither. Called on the thread of the API call. */
+typedef struct ist_ep_alloc {
+    ist_status (*alloc)(void **mem, size_t bytes, void *context);
+    ist_status (*free)(void *mem, void *context);
+    void *context;
+} ist_ep_alloc;
+
+/** Zero means default (AUTO). Every field but `alloc` must be equal on all ranks. */
+typedef struct ist_ep_group_desc {
+    uint32_t size;                /**< sizeof(ist_ep_group_desc) */
+    ist_ep_algorithm algorithm;   /**< LOW_LATENCY */
+    uint32_t expert_count;        /**< E, required, 1 … 65535 */
+    uint32_t tokens_per_rank_max; /**< M, required, <= 65535 */
+    uint32_t topk_max;            /**< largest K of any handle; 0: min(E, 8); <= IST_EP_TOPK_MAX */
+    uint32_t context_count;       /**< GIN contexts; 0: 4 where GIN is needed */
+    uint64_t token_bytes_max;     /**< required: largest token row in bytes, H * element size */
+    uint64_t buffer_bytes;        /**< 0: as needed; else the most device memory to take, an error
+                                       tells how much is needed */
+    uint32_t block_count_max;     /**< device blocks an operation may use; 0: all; <= the device's */
+    uint32_t staged_count_max;    /**< operations that may be in flight at once; 0: 1; <= 8 */
+    ist_ep_zero_copy zero_copy;   /**< AUTO */
+    ist_ep_check check;           /**< AUTO */
+    uint64_t deadline_ns;         /**< of every wait, >= 1000; 0: the communicator's */
+    ist_ep_alloc alloc;           /**< for handle memory; zeros: the library's */
+    uint32_t enable_mask;         /**< 1: requires a fault-tolerant communicator; 0: as it is */
+    uint32_t reserved[3];         /**< zero */
+} ist_ep_group_desc;
+
+/** Resolved settings and sizes. Filled up to the caller's `size`. */
+typedef struct ist_ep_group_info {
+    uint32_t size;                /**< in */
+    uint32_t expert_count;        /**< E */
+    uint32_t expert_first;        /**< first expert of this rank */
+    uint32_t expert_local_count;  /**< L of this rank */
+    uint32_t tokens_per_rank_max; /**< M */
+    uint32_t topk_max;            /**< resolved */
+    uint32_t block_count;         /**< resolved */
+    uint32_t staged_count_max;    /**< resolved */
+    uint64_t deadline_ns;         /**< resolved */
+    uint64_t device_bytes;        /**< device memory the group holds on this rank */
+    uint32_t rank_count;          /**< R */
+    uint32_t context_count;       /**< resolved, 0 without GIN peers */
+} ist_ep_group_info;
+
+/** Counters written by dispatch, in device memory; all may be plain memory. */
+typedef struct ist_ep_layout_info {
+    uint32_t size;               /**< sizeof(ist_ep_layout_info) */
+    ist_ep_id_kind id_kind;      /**< RANK_MAJOR: what topk_idx holds */
+    ist_tensor *expert_counters; /**< EXPERT_MAJOR, required: i32 [L], rows per expert */
+    ist_tensor *rank_counters;   /**< RANK_MAJOR, optional: i32 [R], rows per source rank */
+} ist_ep_layout_info;
+
+typedef struct ist_ep_dispatch_in {
+    uint32_t size;            /**< sizeof(ist_ep_dispatch_in) */
+    uint32_t reserved;        /**< zero */
+    ist_tensor *tokens;       /**< [N, H], BF16, F16 or F32 */
+    ist_tensor *topk_weights; /**< RANK_MAJOR: f32 [N, K], required; EXPERT_MAJOR: NULL */
+} ist_ep_dispatch_in;
+
+typedef struct ist_ep_dispatch_out {
+    uint32_t size;            /**< sizeof(ist_ep_dispatch_out) */
+    uint32_t reserved;        /**< zero */
+    ist_tensor *tokens;       /**< EXPERT_MAJOR [L, R*M, H], RANK_MAJOR [R, M, H]; other rows stay */
+    ist_tensor *topk_weights; /**< RANK_MAJOR: f32 [R, M, K]; EXPERT_MAJOR: NULL */
+    ist_tensor *topk_idx;     /**< RANK_MAJOR: i32 [R, M, K], -1 where not here; else NULL */
+} ist_ep_dispatch_out;
+
+typedef struct ist_ep_combine_in {
+    uint32_t size;      /**< sizeof(ist_ep_combine_in) */
+    uint32_t reserved;  /**< zero */
+    ist_tensor *tokens; /**< EXPERT_MAJOR [L, R*M, H], RANK_MAJOR [R, M, H] */
+} ist_ep_combine_in;
+
+typedef struct ist_ep_combine_out {
+    uint32_t size;            /**< sizeof(ist_ep_combine_out) */
+    uint32_t reserved;        /**< zero */
+    ist_tensor *tokens;       /**< [>= N, H], same type as the input; a token without any
+                                   contribution becomes zeros; rows >= N stay */
+    ist_tensor *topk_weights; /**< EXPERT_MAJOR: f32 [N, K], read; RANK_MAJOR: NULL */
+    ist_tensor *lost_counts;  /**< optional: i32 [N], contributions each token lacks */
+} ist_ep_combine_out;
+
+/** Options of dispatch, combine and complete. NULL is all zeros. */
+typedef struct ist_ep_op_desc {
+    uint32_t size;        /**< sizeof(ist_ep_op_desc) */
+    uint32_t send_only;   /**< 1: enqueue the send half; ist_ep_complete() does the rest */
+    uint64_t deadline_ns; /**< of every wait of this operation; 0: the group's */
+    uint32_t reserved[4]; /**< zero */
+} ist_ep_op_desc;
+
+/** Which operation of a handle a record is about. */
+typedef enum ist_ep_op { IST_EP_OP_DISPATCH = 0, IST_EP_OP_COMBINE = 1 } ist_ep_op;
+
+/**
+ * Opens a group. Collective; BLOCKS, bounded by the deadline; fails on all ranks or on none.
+ *
+ * @return IST_OK; IST_ERR_ARGUMENT, IST_ERR_RANGE naming the field; IST_ERR_MISMATCH naming field,
+ *         ranks and values; IST_ERR_UNSUPPORTED when peers are neither in the team nor on GIN;
+ *         IST_ERR_MEMORY; IST_ERR_TIMEOUT
+ * @threads the rank's own
+ * @since 0.1
+ */
+IST_API IST_MUST_USE ist_status ist_ep_group_open(ist_comm *comm, const ist_ep_group_desc *desc,
+                                                  ist_ep_group **group);
+
+/** Closes; handles must be closed before. Never waits for peers. NULL allowed. @since 0.1 */
+IST_API ist_status ist_ep_group_close(ist_ep_group *group);
+
+/** Resolved settings. @since 0.1 */
+IST_API ist_status ist_ep_group_query(ist_ep_group *group, ist_ep_group_info *info);
+
+/**
+ * Device memory a group would take on this rank, without opening it. No collective.
+ * @since 0.1
+ */
+IST_API ist_status ist_ep_group_bytes(ist_comm *comm, const ist_ep_group_desc *desc,
+                                      uint64_t *bytes);
+
+/**
+ * Rank and local number of an expert.
+ * @return IST_OK; IST_ERR_RANGE unless 0 <= expert < E
+ * @since 0.1
+ */
+IST_API ist_status ist_ep_expert_owner(ist_ep_group *group, uint32_t expert, uint32_t *rank,
+                                       uint32_t *local);
+
+/** Bytes of handle memory for ist_ep_handle_init(). No collective. @since 0.1 */
+IST_API ist_status ist_ep_handle_bytes(ist_ep_group *group, ist_ep_layout layout, uint32_t topk,
+                                       uint64_t *bytes);
+
+/**
+ * Makes a handle without routing. Local.
+ *
+ * @param topk  K, 1 … the group's topk_max
+ * @param mem   caller's device memory of at least ist_ep_handle_bytes(), 4096-aligned, kept until
+ *              the handle is closed; NULL: the library allocates
+ * @return IST_OK; IST_ERR_ARGUMENT (layout UNSET or unknown); IST_ERR_RANGE; IST_ERR_SIZE
+ * @since 0.1
+ */
+IST_API IST_MUST_USE ist_status ist_ep_handle_init(ist_ep_group *group, ist_ep_layout layout,
+                                                   uint32_t topk, void *mem, uint64_t mem_bytes,
+                                                   ist_ep_handle **handle);
+
+/**
+ * Sets the routing: copies the ids and plans the sends. May be called again with another N.
+ *
+ * @param topk_idx  i32 or i64 [N, K]; -1: not sent; else 0 … E-1, no expert twice in a token
+ * @return IST_OK; with check SYNC also IST_ERR_RANGE or IST_ERR_ARGUMENT naming token, k and id,
+ *         and the handle then has no routing; IST_ERR_USAGE while an operation is in flight
+ * @since 0.1
+ */
+IST_API ist_status ist_ep_handle_update(ist_ep_handle *handle, const ist_tensor *topk_idx,
+                                        ist_stream *stream);
+
+/** Init with the library's memory, then update; K is taken from topk_idx. @since 0.1 */
+IST_API IST_MUST_USE ist_status ist_ep_handle_open(ist_ep_group *group, ist_ep_layout layout,
+                                                   const ist_tensor *topk_idx, ist_stream *stream,
+                                                   ist_ep_handle **handle);
+
+/** Frees the handle; its memory only if the library owns it. NULL allowed. @since 0.1 */
+IST_API ist_status ist_ep_handle_close(ist_ep_handle *handle);
+
+/**
+ * Enqueues the dispatch of this rank's tokens. Never blocks the host. Capturable.
+ *
+ * All argument errors are found before anything is enqueued. Losing ranks is not an error of the
+ * call: see ist_ep_record().
+ *
+ * @param info  counters; required for EXPERT_MAJOR
+ * @return IST_OK; argument errors; IST_ERR_USAGE (no routing, too many operations in flight);
+ *         IST_ERR_ABORTED
+ * @threads the rank's own
+ * @since 0.1
+ */
+IST_API ist_status ist_ep_dispatch(ist_ep_handle *handle, const ist_ep_dispatch_in *in,
+                                   const ist_ep_dispatch_out *out, const ist_ep_layout_info *info,
+                                   const ist_ep_op_desc *desc, ist_stream *stream);
+
+/**
+ * Enqueues the combine of expert outputs back to the tokens' ranks. Never blocks. Capturable.
+ *
+ * Numerics: EXPERT_MAJOR acc = fma(row_k, weight_k, acc) in f32 for k = 0 … K-1 from +0, skipping
+ * -1 and lost ranks; RANK_MAJOR plain f32 sum over distinct ranks in order of their first k; one
+ * rounding to nearest even at the end.
+ *
+ * @return as ist_ep_dispatch(); IST_ERR_USAGE without a dispatch since the last update
+ * @threads the rank's own
+ * @since 0.1
+ */
+IST_API ist_status ist_ep_combine(ist_ep_handle *handle, const ist_ep_combine_in *in,
+                                  const ist_ep_combine_out *out, const ist_ep_op_desc *desc,
+                                  ist_stream *stream);
+
+/**
+ * Enqueues the second half of this handle's pending send_only operation.
+ * @return IST_OK, also when nothing is pending
+ * @since 0.1
+ */
+IST_API ist_status ist_ep_complete(ist_ep_handle *handle, ist_stream *stream);
+
+/**
+ * How the handle's last dispatch or combine ended. Reads memory, never blocks.
+ *
+ * @return IST_OK with record->status: IST_OK complete, IST_INCOMPLETE some ranks are lost,
+ *         IST_IN_PROGRESS not ended (or never issued: sequence 0), IST_ERR_EVICTED the peers masked this rank,
+ *         IST_ERR_TIMEOUT without a mask, IST_ERR_ABORTED
+ * @since 0.1
+ */
+IST_API ist_status ist_ep_record(ist_ep_handle *handle, ist_ep_op op, ist_completion *record);
+
+/**
+ * ist_comm_clean() for a group: also realigns the group's operation numbers and slots. All ranks
+ * to take part call it at the same point, with no operation of the group in flight. BLOCKS.
+ * Pending send_only operations are dropped.
+ *
+ * @return as ist_comm_clean()
+ * @since 0.1
+ */
+IST_API ist_status ist_ep_clean(ist_ep_group *group, ist_stream *stream);
+
+IST_END_DECLS
+
+#endif

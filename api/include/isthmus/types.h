@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file types.h
+ * Element types, tensors and the names of all opaque objects.
+ */
+#ifndef IST_TYPES_H
+#define IST_TYPES_H
+
+#include <isthmus/export.h>
+#include <isthmus/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+IST_BEGIN_DECLS
+
+typedef struct ist_world ist_world;         /**< one rank's view of a running world */
+typedef struct ist_stream ist_stream;       /**< an ordered queue of device work */
+typedef struct ist_event ist_event;         /**< a point in a stream */
+typedef struct ist_graph ist_graph;         /**< captured work that can be replayed */
+typedef struct ist_comm ist_comm;           /**< a communicator */
+typedef struct ist_window ist_window;       /**< memory that peers may reach */
+typedef struct ist_ep_group ist_ep_group;   /**< expert-parallel group */
+typedef struct ist_ep_handle ist_ep_handle; /**< routing of one batch in a group */
+
+/** Element types. Values are permanent. */
+typedef enum ist_dtype {
+    IST_DTYPE_UNSET = 0,
+    IST_U8 = 1,
+    IST_I32 = 2,
+    IST_I64 = 3,
+    IST_F16 = 4,  /**< IEEE binary16 */
+    IST_BF16 = 5, /**< upper half of binary32 */
+    IST_F32 = 6
+} ist_dtype;
+
+/**
+ * Bytes of one element.
+ *
+ * @return 0 for IST_DTYPE_UNSET or a value outside the list
+ * @threads any
+ * @since 0.1
+ */
+IST_API size_t ist_dtype_bytes(ist_dtype dtype);
+
+#define IST_TENSOR_DIMS_MAX 5
+
+/**
+ * A dense row-major tensor in device memory. It is bound either by `data` or by a window and an
+ * offset in bytes; a tensor with a zero dimension may have neither. The struct is read during the
+ * call only; the memory must stay valid until the operation has run.
+ */
+typedef struct ist_tensor {
+    uint32_t size;                      /**< sizeof(ist_tensor) */
+    ist_dtype dtype;                    /**< element type */
+    uint32_t dim_count;                 /**< 1 … IST_TENSOR_DIMS_MAX */
+    uint32_t reserved;                  /**< zero */
+    uint64_t dims[IST_TENSOR_DIMS_MAX]; /**< elements, slowest dimension first */
+    void *data;                         /**< device address, or NULL when `window` is set */
+    ist_window *window;                 /**< registered window, or NULL */
+    uint64_t window_offset;             /**< bytes from the start of the window */
+} ist_tensor;
+
+IST_END_DECLS
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file sim.h
+ * The simulator's own settings: faults, event log, trace. Unstable: may change between releases.
+ *
+ * A fault plan is a list of faults, written through this interface or in JSON, or drawn from a
+ * seed. The same plan, program, cluster and seed give the same run, event for event.
+ */
+#ifndef IST_UNSTABLE_SIM_H
+#define IST_UNSTABLE_SIM_H
+
+#include <isthmus/world.h>
+
+IST_BEGIN_DECLS
+
+/* X(name, value, json). What happens. */
+#define IST_FAULT_LIST(X)                                                                          \
+    X(IST_FAULT_KILL, 1, "kill")           /* the rank stops for ever */                           \
+    X(IST_FAULT_STALL, 2, "stall")         /* the rank does nothing for duration_ns; 0: for ever */\
+    X(IST_FAULT_SLOW, 3, "slow")           /* its device time passes `ratio` slower */             \
+    X(IST_FAULT_DELAY, 4, "delay")         /* a transfer arrives duration_ns later */              \
+    X(IST_FAULT_DROP, 5, "drop")           /* a transfer never arrives, nobody is told */          \
+    X(IST_FAULT_DUPLICATE, 6, "duplicate") /* a transfer arrives again duration_ns later */        \
+    X(IST_FAULT_REORDER, 7, "reorder")     /* a transfer arrives after the next one of its pair */ \
+    X(IST_FAULT_ERROR, 8, "error")         /* a transfer fails; the sender gets an error completion */ \
+    X(IST_FAULT_LINK_DOWN, 9, "link_down") /* links rank<->peer stop for duration_ns; 0: for ever */ \
+    X(IST_FAULT_LINK_SLOW, 10, "link_slow")/* links rank<->peer at 1/ratio for duration_ns */      \
+    X(IST_FAULT_ALLOC, 11, "alloc")        /* the rank's nth device allocation fails */            \
+    X(IST_FAULT_REGISTER, 12, "register")  /* the rank's nth window registration fails */          \
+    X(IST_FAULT_RESUME, 13, "resume")      /* ends a stall of the rank */
+
+typedef enum ist_fault_kind {
+#define X(name, value, json) name = value,
+    IST_FAULT_LIST(X)
+#undef X
+} ist_fault_kind;
+
+/** When it happens. */
+typedef enum ist_fault_trigger {
+    IST_FAULT_AT_TIME = 0,  /**< at at_ns of virtual time ("at_ns") */
+    IST_FAULT_AT_OP = 1,    /**< before the rank's at_op-th operation, counted from 1 ("at_op") */
+    IST_FAULT_AT_POINT = 2, /**< when the rank passes `point` the at_op-th time ("at_point") */
+    IST_FAULT_NTH = 3       /**< the at_op-th matching transfer, allocation … ("nth") */
+} ist_fault_trigger;
+
+/** Which transfers DELAY, DROP, DUPLICATE, REORDER and ERROR match; or-ed. */
+typedef enum ist_fault_class {
+    IST_FAULT_PUTS = 1,
+    IST_FAULT_SIGNALS = 2,
+    IST_FAULT_STORES = 4 /**< load/store flags; only DELAY */
+} ist_fault_class;
+
+#define IST_FAULT_ANY (-1)
+
+/** One fault. Zero fields are "any" or "default" where that makes sense. */
+typedef struct ist_fault {
+    uint32_t size;             /**< sizeof(ist_fault) */
+    ist_fault_kind kind;
+    ist_fault_trigger trigger;
+    int32_t rank;              /**< who suffers; transfers: who sends; IST_FAULT_ANY: the first */
+    int32_t peer;              /**< transfers and links: the other side; IST_FAULT_ANY: all */
+    uint32_t classes;          /**< ist_fault_class; 0: puts and signals */
+    uint64_t at_ns;
+    uint64_t at_op;            /**< counted from 1; 0: 1 */
+    uint64_t duration_ns;
+    uint64_t ratio;            /**< SLOW, LINK_SLOW: factor >= 1; 0: 10 */
+    uint64_t count;            /**< transfers: how many in a row; 0: 1 */
+    char point[48];            /**< AT_POINT: name given to ist_point() */
+} ist_fault;
+
+typedef struct ist_fault_plan ist_fault_plan;
+
+/** Limits for random plans, so that a quorum survives. */
+typedef struct ist_fault_budget {
+    uint32_t size;              /**< sizeof(ist_fault_budget) */
+    uint32_t rank_count;        /**< ranks of the world */
+    uint32_t kill_count_max;
+    uint32_t stall_count_max;
+    uint32_t transfer_count_max;/**< delays, drops, duplicates, reorders, errors together */
+    uint32_t link_count_max;
+    uint64_t horizon_ops;       /**< operations a rank is expected to make; triggers fall below */
+    uint64_t stall_ns_max;
+    uint32_t legal_only;        /**< 1: no drop, duplicate, error: what a sound network may do */
+    uint32_t reserved;
+} ist_fault_budget;
+
+/** Link models. */
+typedef enum ist_link_model {
+    IST_LINKS_IN_ORDER = 0, /**< a link serves transfers one after another */
+    IST_LINKS_MAX_MIN = 1   /**< transfers share links max-min fairly */
+} ist_link_model;
+
+/* X(name, value, text): kinds of events in the log; "detail" and "value" as noted. */
+#define IST_SIM_EVENT_LIST(X)                                                                      \
+    X(IST_SIM_HOST_CALL, 1, "host")        /* detail: backend operation */                         \
+    X(IST_SIM_LAUNCH, 2, "launch")         /* value: kernel sequence on the rank */                \
+    X(IST_SIM_KERNEL_BEGIN, 3, "kernel")   /* detail: kernel name hash, value: sequence */         \
+    X(IST_SIM_KERNEL_END, 4, "kernel_end") /* as KERNEL_BEGIN */                                   \
+    X(IST_SIM_COPY, 5, "copy")             /* value: bytes */                                      \
+    X(IST_SIM_ROW, 6, "row")               /* load/store row; peer: other side, value: bytes */    \
+    X(IST_SIM_STORE, 7, "store")           /* released or remote word; value: the word */          \
+    X(IST_SIM_PUT, 8, "put")               /* issued; detail: context, value: bytes */             \
+    X(IST_SIM_PUT_DONE, 9, "put_done")     /* arrived */                                           \
+    X(IST_SIM_SIGNAL, 10, "signal")        /* raised; detail: context << 16 | signal, value: new */\
+    X(IST_SIM_WAIT, 11, "wait")            /* began; value: expected */                            \
+    X(IST_SIM_WAIT_END, 12, "wait_end")    /* detail: ist_wait_result, value: waited ps */         \
+    X(IST_SIM_MASK, 13, "mask")            /* peer dropped (detail 0) or set (1) */                \
+    X(IST_SIM_FAULT, 14, "fault")          /* detail: ist_fault_kind */                            \
+    X(IST_SIM_EXCHANGE, 15, "exchange")    /* host all-gather ended; value: lost ranks */          \
+    X(IST_SIM_RANK_END, 16, "rank_end")    /* detail: status, negated */                           \
+    X(IST_SIM_POINT, 17, "point")          /* detail: name hash */
+
+typedef enum ist_sim_event_kind {
+#define X(name, value, text) name = value,
+    IST_SIM_EVENT_LIST(X)
+#undef X
+} ist_sim_event_kind;
+
+/** One record of the event log: 32 bytes, all defined. */
+typedef struct ist_sim_event {
+    uint64_t at_ps;    /**< virtual time */
+    uint32_t kind;     /**< ist_sim_event_kind */
+    int32_t rank;
+    int32_t peer;
+    uint32_t detail;   /**< kind's own: kernel, window, context, signal … */
+    uint64_t value;    /**< kind's own: bytes, tag, offset … */
+} ist_sim_event;
+
+/** Further settings. Zero means default. */
+typedef struct ist_sim_desc {
+    uint32_t size;            /**< sizeof(ist_sim_desc) */
+    ist_link_model links;
+    uint64_t log_capacity;    /**< events kept in memory for the log; 0: 65536; all are digested */
+    const char *trace_path;   /**< write a Perfetto/Chrome JSON trace here, or NULL */
+    const char *log_path;     /**< write the kept events here (binary), or NULL */
+    uint64_t op_count_max;    /**< stop the world with IST_ERR_DEADLOCK after so many device
+                                   operations; 0: no limit */
+    uint64_t process_deadline_ns; /**< ranks as processes: real time a process may compute between
+                                   two calls; 0: 60 s */
+    uint32_t on_kill_unwind_max; /**< calls a killed rank's program may still make; 0: 10000 */
+    uint32_t reserved;
+} ist_sim_desc;
+
+/** Opens an empty plan. @since 0.1 */
+IST_API_UNSTABLE IST_MUST_USE ist_status ist_fault_plan_open(ist_fault_plan **plan);
+
+/** Frees a plan. NULL allowed. @since 0.1 */
+IST_API_UNSTABLE void ist_fault_plan_close(ist_fault_plan *plan);
+
+/** Appends a fault. @return IST_OK; IST_ERR_ARGUMENT naming the field and value @since 0.1 */
+IST_API_UNSTABLE ist_status ist_fault_plan_add(ist_fault_plan *plan, const ist_fault *fault);
+
+/** Faults in the plan. @since 0.1 */
+IST_API_UNSTABLE uint32_t ist_fault_plan_count(const ist_fault_plan *plan);
+
+/** Reads fault `index`, filled up to fault->size. @since 0.1 */
+IST_API_UNSTABLE ist_status ist_fault_plan_get(const ist_fault_plan *plan, uint32_t index,
+                                               ist_fault *fault);
+
+/**
+ * Appends the faults of a JSON text: {"faults":[{"kind":"kill","rank":3,"at_op":120}, …]}.
+ * @return IST_OK; IST_ERR_PARSE naming line, key and value; the plan is unchanged on failure
+ * @since 0.1
+ */
+IST_API_UNSTABLE ist_status ist_fault_plan_parse(ist_fault_plan *plan, const char *json);
+
+/** As ist_fault_plan_parse(), from a file. @return also IST_ERR_IO @since 0.1 */
+IST_API_UNSTABLE ist_status ist_fault_plan_load(ist_fault_plan *plan, const char *path);
+
+/**
+ * Writes the plan as JSON, stable text, one line, ending in a NUL.
+ * @param needed  out: bytes needed with the NUL, may be NULL
+ * @return IST_OK; IST_ERR_SIZE when capacity is too small (nothing is written)
+ * @since 0.1
+ */
+IST_API_UNSTABLE ist_status ist_fault_plan_print(const ist_fault_plan *plan, char *text,
+                                                 size_t capacity, size_t *needed);
+
+/** Appends faults drawn from `seed` within a budget. Same seed and budget, same faults. @since 0.1 */
+IST_API_UNSTABLE ist_status ist_fault_plan_random(ist_fault_plan *plan, uint64_t seed,
+                                                  const ist_fault_budget *budget);
+
+/**
+ * Call faults, on any backend: the nth call of a backend operation fails with `status`, or all
+ * from the nth on. Process-wide; for the fault loop.
+ *
+ * @param op      name of a row of IST_BACKEND_OPS, "host_alloc" for ist_alloc(), NULL: any of them
+ * @param nth     counted from 1; 0 disarms
+ * @return IST_OK; IST_ERR_ARGUMENT for an unknown name
+ * @since 0.1
+ */
+IST_API_UNSTABLE ist_status ist_call_fault_arm(const char *op, uint64_t nth, int persistent,
+                                               ist_status status);
+
+/** Calls seen since arming, and whether the fault was hit. @since 0.1 */
+IST_API_UNSTABLE uint64_t ist_call_fault_disarm(uint64_t *hit_count);
+
+IST_END_DECLS
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file cuda_reduce.cuh
+ * Weighted sum of rows: one f32 FMA chain an element, in the order of the sources, one rounding.
+ *
+ * A thread owns 16 bytes of the row. Up to IST_CUDA_REDUCE_DEPTH sources are loaded before the
+ * first is added, so that a top-8 combine has all its loads in flight. The chain, and with it the
+ * result, does not depend on how the row is split.
+ */
+#ifndef IST_CUDA_REDUCE_CUH
+#define IST_CUDA_REDUCE_CUH
+
+#define IST_CUDA_REDUCE_DEPTH 8u
+
+/* How elements of each type lie in a 32-bit word. NaN rounds to the canonical NaN. */
+
+struct ist_cuda_bf16 {
+    typedef uint16_t bits;
+    static constexpr uint32_t per_word = 2;
+    static __device__ __forceinline__ void unpack(uint32_t word, float *value)
+    {
+        value[0] = __uint_as_float(word << 16);
+        value[1] = __uint_as_float(word & 0xffff0000u);
+    }
+    static __device__ __forceinline__ uint32_t pack(const float *value)
+    {
+        uint32_t word;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(value[1]), "f"(value[0]));
+        return word;
+    }
+};
+
+struct ist_cuda_f16 {
+    typedef uint16_t bits;
+    static constexpr uint32_t per_word = 2;
+    static __device__ __forceinline__ void unpack(uint32_t word, float *value)
+    {
+        asm("{.reg .b16 low, high;\n\t"
+            "mov.b32 {low, high}, %2;\n\t"
+            "cvt.f32.f16 %0, low;\n\t"
+            "cvt.f32.f16 %1, high;}"
+            : "=f"(value[0]), "=f"(value[1])
+            : "r"(word));
+    }
+    static __device__ __forceinline__ uint32_t pack(const float *value)
+    {
+        uint32_t word;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(value[1]), "f"(value[0]));
+        return word;
+    }
+};
+
+struct ist_cuda_f32 {
+    typedef uint32_t bits;
+    static constexpr uint32_t per_word = 1;
+    static __device__ __forceinline__ void unpack(uint32_t word, float *value)
+    {
+        value[0] = __uint_as_float(word);
+    }
+    static __device__ __forceinline__ uint32_t pack(const float *value)
+    {
+        return __float_as_uint(value[0]);
+    }
+};
+
+/** What all threads reduce. fma(x, 1, acc) is x + acc rounded once, so no weights are weights 1. */
+struct ist_cuda_reduction {
+    void *dst;
+    const void *const *src;
+    const float *weight;
+    uint32_t count;
+};
+
+IST_DEVICE_FN float ist_cuda_weight(const ist_cuda_reduction *job, uint32_t source)
+{
+    return job->weight == NULL ? 1.0f : job->weight[source];
+}
+
+/** Adds one source's 16 bytes to the sums. */
+template <typename Type>
+IST_DEVICE_FN void ist_cuda_accumulate(float *sums, uint4 vector, float weight)
+{
+    const uint32_t words[4] = {vector.x, vector.y, vector.z, vector.w};
+#pragma unroll
+    for (uint32_t i = 0; i < 4u; ++i) {
+        float value[2];
+        Type::unpack(words[i], value);
+#pragma unroll
+        for (uint32_t j = 0; j < Type::per_word; ++j) {
+            float *sum = &sums[i * Type::per_word + j];
+            *sum = __fmaf_rn(value[j], weight, *sum);
+        }
+    }
+}
+
+/** Sums of the 16 bytes at `offset`. */
+template <typename Type>
+IST_DEVICE_FN uint4 ist_cuda_reduce_vector(const ist_cuda_reduction *job, uint64_t offset)
+{
+    float sums[4u * Type::per_word] = {};
+    for (uint32_t first = 0; first < job->count; first += IST_CUDA_REDUCE_DEPTH) {
+        uint4 vectors[IST_CUDA_REDUCE_DEPTH];
+#pragma unroll
+        for (uint32_t i = 0; i < IST_CUDA_REDUCE_DEPTH; ++i) {
+            if (first + i < job->count) {
+                vectors[i] = ist_cuda_load_vector((const char *)job->src[first + i] + offset);
+            }
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < IST_CUDA_REDUCE_DEPTH; ++i) {
+            if (first + i < job->count) {
+                ist_cuda_accumulate<Type>(sums, vectors[i], ist_cuda_weight(job, first + i));
+            }
+        }
+    }
+    return make_uint4(Type::pack(sums), Type::pack(sums + Type::per_word),
+                      Type::pack(sums + 2u * Type::per_word),
+                      Type::pack(sums + 3u * Type::per_word));
+}
+
+/** One element at any address. */
+template <typename Type>
+IST_DEVICE_FN void ist_cuda_reduce_element(const ist_cuda_reduction *job, uint64_t index)
+{
+    uint64_t offset = index * sizeof(typename Type::bits);
+    float sum = 0.0f;
+    for (uint32_t source = 0; source < job->count; ++source) {
+        const unsigned char *from = (const unsigned char *)job->src[source] + offset;
+        uint32_t word = 0;
+        for (uint32_t i = 0; i < sizeof(typename Type::bits); ++i) {
+            word |= (uint32_t)from[i] << (8u * i);
+        }
+        float value[2];
+        Type::unpack(word, value);
+        sum = __fmaf_rn(value[0], ist_cuda_weight(job, source), sum);
+    }
+    const float pair[2] = {sum, 0.0f};
+    uint32_t word = Type::pack(pair);
+    unsigned char *to = (unsigned char *)job->dst + offset;
+    for (uint32_t i = 0; i < sizeof(typename Type::bits); ++i) {
+        to[i] = (unsigned char)(word >> (8u * i));
+    }
+}
+
+/** Vectors of an aligned row in global memory, then the elements that are left: all of any other. */
+template <typename Type>
+IST_DEVICE_FN void ist_cuda_reduce(const ist_coop *coop, const ist_cuda_reduction *job,
+                                   uint64_t elements, int aligned)
+{
+    uint64_t vectors = aligned ? elements * sizeof(typename Type::bits) / 16u : 0u;
+    for (uint64_t i = coop->thread; i < vectors; i += coop->thread_count) {
+        uint4 sums = ist_cuda_reduce_vector<Type>(job, i * 16u);
+        ist_cuda_store_vector((char *)job->dst + i * 16u, sums);
+    }
+    uint64_t first = vectors * 16u / sizeof(typename Type::bits);
+    for (uint64_t i = first + coop->thread; i < elements; i += coop->thread_count) {
+        ist_cuda_reduce_element<Type>(job, i);
+    }
+}
+
+IST_DEVICE_FN int ist_cuda_reduce_aligned(const ist_cuda_reduction *job)
+{
+    int aligned = ((uint64_t)job->dst & 15u) == 0 && ist_cuda_is_global(job->dst);
+    for (uint32_t i = 0; i < job->count; ++i) {
+        aligned = aligned && ((uint64_t)job->src[i] & 15u) == 0 && ist_cuda_is_global(job->src[i]);
+    }
+    return aligned;
+}
+
+IST_DEVICE_FN void ist_row_reduce(ist_coop *coop, void *dst, const void *const *src,
+                                  const float *weight, uint32_t count, uint64_t elements,
+                                  ist_dtype dtype)
+{
+    ist_cuda_reduction job;
+    job.dst = dst;
+    job.src = src;
+    job.weight = weight;
+    job.count = count;
+    int aligned = ist_cuda_reduce_aligned(&job);
+    if (dtype == IST_BF16) {
+        ist_cuda_reduce<ist_cuda_bf16>(coop, &job, elements, aligned);
+    } else if (dtype == IST_F16) {
+        ist_cuda_reduce<ist_cuda_f16>(coop, &job, elements, aligned);
+    } else if (dtype == IST_F32) {
+        ist_cuda_reduce<ist_cuda_f32>(coop, &job, elements, aligned);
+    }
+}
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows: copies between memories, charged to the links that lie between them. Several rows of a
+ * block are on their way at once; sim_coop_drain() waits for all.
+ */
+#include "sim_device.h"
+
+#include <string.h>
+
+void sim_row_done(sim_flow *flow)
+{
+    ist_coop *coop = flow->object;
+    sim_world *world = coop->actor.world;
+    if (coop->serial == flow->token && coop->transfers > 0) {
+        --coop->transfers;
+        sim_wait *wait = coop->wait;
+        if (wait != NULL && wait->kind == SIM_WAIT_ROWS && --wait->pending == 0) {
+            sim_actor_wake(&coop->actor);
+        }
+    }
+    sim_flow_free(world, flow);
+}
+
+static void sim_row_travel(ist_coop *coop, sim_rank *from, sim_rank *to, uint64_t bytes)
+{
+    sim_world *world = coop->actor.world;
+    sim_flow *flow = sim_flow_new(world);
+    if (flow == NULL) {
+        sim_device_fault(coop, NULL, "row", "no memory for a row on its way");
+        return;
+    }
+    flow->type = SIM_EV_ROW;
+    flow->object = coop;
+    flow->token = coop->serial;
+    if (sim_flow_route(world, flow, from->index, to->index, SIM_ROUTE_LSA, bytes) != IST_OK) {
+        sim_flow_free(world, flow);
+        sim_device_fault(coop, NULL, "row", "ranks %u and %u share no memory", from->index,
+                         to->index);
+        return;
+    }
+    sim_event_log(world, IST_SIM_ROW, from, (int32_t)to->index, coop->block, bytes);
+    if (sim_flow_begin(world, flow)) {
+        uint64_t arrives_ps = sim_add_sat(flow->transfer.end_ps, flow->latency_ps);
+        if (arrives_ps > coop->rows_until_ps) {
+            coop->rows_until_ps = arrives_ps;
+        }
+        sim_flow_free(world, flow);
+    } else {
+        ++coop->transfers;
+    }
+}
+
+/* Time of a block that moves bytes in its own memory; all blocks together saturate the memory. */
+static void sim_row_local(ist_coop *coop, uint64_t bytes)
+{
+    sim_device_step_local(coop, bytes * coop->actor.world->local_ps_per_kib / 1024);
+}
+
+/* Charges the way from `src` to `dst`; memory outside the arena is block-private. */
+static void sim_row_charge(ist_coop *coop, const void *dst, const void *src, uint64_t bytes)
+{
+    sim_rank *self = coop->actor.rank;
+    sim_rank *from = sim_memory_owner(self->world, src);
+    sim_rank *to = sim_memory_owner(self->world, dst);
+    from = from == NULL ? self : from;
+    to = to == NULL ? self : to;
+    if (from == to) {
+        sim_row_local(coop, 2 * bytes);
+        return;
+    }
+    sim_device_step_ordered(coop, self->world->cluster.load_ps);
+    sim_row_travel(coop, from, to, bytes);
+}
+
+static bool sim_row_check(ist_coop *coop, const void *address, const char *call)
+{
+    if (address == NULL) {
+        sim_device_fault(coop, NULL, call, "the address is NULL: outside a window, or not in the "
+                                           "load/store team");
+    }
+    return address != NULL;
+}
+
+static void sim_row_write(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
+{
+    memmove(dst, src, bytes);
+    sim_rank *target = sim_memory_owner(coop->actor.world, dst);
+    if (target != NULL && target->waits != NULL) {
+        sim_wait_word_written(target, dst, bytes);
+    }
+}
+
+void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
+{
+    if (!sim_row_check(coop, dst, "row_copy") || !sim_row_check(coop, src, "row_copy")) {
+        return;
+    }
+    sim_row_charge(coop, dst, src, bytes);
+    sim_row_write(coop, dst, src, bytes);
+}
+
+void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const void *src,
+                       uint64_t bytes)
+{
+    if (count > IST_ROW_TARGETS_MAX) {
+        sim_device_fault(coop, NULL, "row_copy_many", "%u targets, at most %u", count,
+                         IST_ROW_TARGETS_MAX);
+        return;
+    }
+    if (count == 0 || !sim_row_check(coop, src, "row_copy_many")) {
+        return;
+    }
+    /* The source is read once: only the first place pays the way from it. */
+    for (uint32_t i = 0; i < count; ++i) {
+        if (!sim_row_check(coop, dst[i], "row_copy_many")) {
+            return;
+        }
+        sim_row_charge(coop, dst[i], i == 0 ? src : NULL, bytes);
+        sim_row_write(coop, dst[i], src, bytes);
+    }
+}
+
+void ist_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes)
+{
+    if (!sim_row_check(coop, dst, "row_fill")) {
+        return;
+    }
+    sim_row_charge(coop, dst, NULL, bytes);
+    memset(dst, value, bytes);
+}
+
+void ist_row_reduce(ist_coop *coop, void *dst, const void *const *src, const float *weight,
+                    uint32_t count, uint64_t elements, ist_dtype dtype)
+{
+    uint64_t bytes = elements * ist_dtype_bytes(dtype);
+    if (!sim_row_check(coop, dst, "row_reduce")) {
+        return;
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+        if (!sim_row_check(coop, src[i], "row_reduce")) {
+            return;
+        }
+        sim_row_charge(coop, NULL, src[i], bytes);
+    }
+    if (!sim_reduce_rows(dst, src, weight, count, elements, dtype)) {
+        sim_device_fault(coop, NULL, "row_reduce", "element type %d is not a float", (int)dtype);
+        return;
+    }
+    sim_row_charge(coop, dst, NULL, bytes);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the simulator's bodies of the device calls share: the step that every call takes, and the
+ * time that it costs.
+ *
+ * A call is a step of the rank: faults may strike before it. Calls that others can observe let the
+ * world catch up with the block's own time first (sim_device_step_ordered); calls on local memory
+ * only add to the block's lead, up to a bound, so that loops that poll let others run.
+ */
+#ifndef SIM_DEVICE_H
+#define SIM_DEVICE_H
+
+#include "sim_internal.h"
+
+/* No block runs further ahead of the world than this. */
+#define SIM_LAG_MAX_PS (5ull * 1000 * 1000)
+/* Lanes of a block work side by side: a lane's access costs this part of a latency. */
+#define SIM_LANES_SHIFT 5
+
+static inline sim_devcomm *sim_devcomm_of(const ist_dev_comm *dev)
+{
+    return dev->backend;
+}
+
+static inline void sim_device_spend(ist_coop *coop, uint64_t ps)
+{
+    coop->actor.lag_ps += ps * coop->actor.rank->slow;
+}
+
+/* A step that no other actor can observe or be ordered by. */
+static inline void sim_device_step_local(ist_coop *coop, uint64_t ps)
+{
+    sim_device_spend(coop, ps);
+    if (coop->actor.lag_ps > SIM_LAG_MAX_PS) {
+        sim_actor_sync(&coop->actor);
+    }
+}
+
+/* A step whose place among the steps of others matters. */
+static inline void sim_device_step_ordered(ist_coop *coop, uint64_t ps)
+{
+    ++coop->actor.world->device_op_count;
+    sim_rank_op(coop->actor.rank);
+    sim_device_spend(coop, ps);
+    sim_actor_sync(&coop->actor);
+}
+
+/* Reports what a kernel may not do; the rank's streams fail with it, nothing is trapped. */
+void sim_device_fault(ist_coop *coop, const ist_dev_comm *dev, const char *call,
+                      const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The simulated network of GIN: puts on their way, their order, their faults.
+ *
+ * Puts between one pair on one context stand in a list in the order of issue. Data lands whenever
+ * it arrives; a strong signal is raised when it has reached the head of the list, that is, when
+ * every earlier put of the pair has landed; a weak one with its own put.
+ */
+#include "sim_internal.h"
+
+#include <string.h>
+
+/* How long a reordered put waits for a later one that never comes. */
+#define SIM_REORDER_PS (20ull * 1000 * 1000)
+/* How long a NIC retries towards a rank that is gone before it reports an error. */
+#define SIM_RETRY_PS (1000ull * 1000 * 1000 * 1000)
+
+static sim_pair *sim_put_pair(const sim_put *put)
+{
+    return &put->src->pairs[(size_t)put->context * put->src->pub.rank_count + put->peer];
+}
+
+static bool sim_action_is_strong(const ist_gin_action *action)
+{
+    return action->kind == IST_GIN_SIGNAL_INC || action->kind == IST_GIN_SIGNAL_ADD;
+}
+
+static void sim_signal_raise(const sim_put *put)
+{
+    sim_devcomm *dst = put->dst;
+    const ist_gin_action *action = &put->action;
+    bool add = action->kind == IST_GIN_SIGNAL_ADD || action->kind == IST_GIN_WEAK_SIGNAL_ADD;
+    uint64_t *word =
+        &dst->signals[(size_t)put->context * dst->pub.signal_count + action->signal];
+    *word += add ? action->value : 1;
+    sim_event_log(dst->member->rank->world, IST_SIM_SIGNAL, dst->member->rank,
+                  (int32_t)put->src->pub.rank, put->context << 16 | action->signal, *word);
+    sim_wait_signal_raised(dst, put->context, action->signal);
+}
+
+/* The data reaches the target's memory. A rank that is gone takes nothing. */
+static void sim_put_land(sim_put *put)
+{
+    sim_rank *target = put->dst->member->rank;
+    if (put->bytes > 0) {
+        memcpy(put->to, put->copy != NULL ? put->copy : put->from, put->bytes);
+        sim_wait_word_written(target, put->to, put->bytes);
+    }
+    sim_event_log(target->world, IST_SIM_PUT_DONE, target, (int32_t)put->src->pub.rank,
+                  put->context, put->bytes);
+    if (put->action.kind != IST_GIN_NONE && !sim_action_is_strong(&put->action)) {
+        sim_signal_raise(put);
+    }
+}
+
+/* The source may be reused: counters and flushes of the sender hear of it. */
+static void sim_put_complete_locally(sim_put *put)
+{
+    sim_devcomm *src = put->src;
+    if (!put->counted) {
+        return;
+    }
+    put->counted = false;
+    if (put->counter != IST_GIN_NO_COUNTER && !put->error) {
+        ++src->counters[(size_t)put->context * src->pub.counter_count + put->counter];
+        sim_wait_counter_raised(src, put->context, put->counter);
+    }
+    sim_wait_put_done(src, put);
+}
+
+static void sim_put_recycle(sim_put *put)
+{
+    sim_world *world = put->src->member->rank->world;
+    ist_free(put->copy);
+    put->copy = NULL; /* the world's end frees copies of puts still under way */
+    sim_pool_give(&world->puts, put);
+}
+
+/* Raises the strong signals whose turn has come, and frees what is done. */
+static void sim_pair_advance(sim_pair *pair)
+{
+    while (pair->head != NULL && pair->head->arrived) {
+        sim_put *put = pair->head;
+        pair->head = put->next;
+        if (pair->head == NULL) {
+            pair->tail = NULL;
+        }
+        if (!put->lost && !put->error && sim_action_is_strong(&put->action) &&
+            !put->dst->member->rank->dead) {
+            sim_signal_raise(put);
+        }
+        sim_put_recycle(put);
+    }
+}
+
+static void sim_put_fail(sim_put *put)
+{
+    sim_devcomm *src = put->src;
+    put->error = true;
+    sim_put_pair(put)->errored = true;
+    src->peer_errors[put->peer] = 1;
+    sim_event_log(src->member->rank->world, IST_SIM_FAULT, src->member->rank, (int32_t)put->peer,
+                  IST_FAULT_ERROR, put->bytes);
+    sim_wait_peer_error(src, put->peer);
+}
+
+static void sim_put_again(const sim_put *put, uint64_t after_ps);
+
+void sim_put_arrive(sim_put *put)
+{
+    sim_world *world = put->src->member->rank->world;
+    if (put->extra_ps > 0) { /* a fault holds it up once, after the wire */
+        uint64_t at_ps = sim_add_sat(world->now_ps, put->extra_ps);
+        put->extra_ps = 0;
+        (void)sim_heap_push(world, at_ps, SIM_EV_PUT, put, 0);
+        return;
+    }
+    if (put->arrived) {
+        return;
+    }
+    if (put->duplicate) { /* stands in no list, carries its own bytes */
+        if (!put->dst->member->rank->dead) {
+            sim_put_land(put);
+            if (sim_action_is_strong(&put->action)) {
+                sim_signal_raise(put);
+            }
+        }
+        sim_put_recycle(put);
+        return;
+    }
+    if (put->error) {
+        sim_put_fail(put);
+    } else if (put->dst->member->rank->dead && !put->retried) {
+        put->retried = true;
+        put->error = true;
+        (void)sim_heap_push(world, sim_add_sat(world->now_ps, SIM_RETRY_PS), SIM_EV_PUT, put, 0);
+        return;
+    } else if (!put->lost) {
+        sim_put_land(put);
+        if (put->again_ps > 0) {
+            sim_put_again(put, put->again_ps);
+        }
+    }
+    put->arrived = true;
+    sim_put_complete_locally(put);
+    sim_pair_advance(sim_put_pair(put));
+}
+
+/* A duplicate carries the bytes of the first time, whatever the source holds by then. */
+static void sim_put_again(const sim_put *put, uint64_t after_ps)
+{
+    sim_world *world = put->src->member->rank->world;
+    sim_put *again = sim_put_new(world);
+    if (again == NULL) {
+        return;
+    }
+    *again = *put;
+    again->next = NULL;
+    again->duplicate = true;
+    again->counted = false;
+    again->again_ps = 0;
+    again->copy = put->bytes > 0 ? ist_alloc(1, put->bytes) : NULL;
+    if (put->bytes > 0 && again->copy == NULL) {
+        sim_put_recycle(again);
+        return;
+    }
+    if (put->bytes > 0) {
+        memcpy(again->copy, put->copy != NULL ? put->copy : put->from, put->bytes);
+    }
+    (void)sim_heap_push(world, sim_add_sat(world->now_ps, after_ps), SIM_EV_PUT, again, 0);
+}
+
+sim_put *sim_put_new(sim_world *world)
+{
+    return sim_pool_take(&world->puts, sizeof(sim_put));
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+static void sim_put_strike(sim_put *put, const ist_fault *fault)
+{
+    uint64_t duration_ps = sim_ps_from_ns(fault->duration_ns);
+    sim_rank *rank = put->src->member->rank;
+    sim_event_log(rank->world, IST_SIM_FAULT, rank, (int32_t)put->peer, (uint32_t)fault->kind,
+                  put->bytes);
+    switch (fault->kind) {
+    case IST_FAULT_DELAY: put->extra_ps = duration_ps; break;
+    case IST_FAULT_DROP: put->lost = true; break;
+    case IST_FAULT_ERROR: put->error = true; break;
+    case IST_FAULT_DUPLICATE: put->again_ps = duration_ps == 0 ? 1 : duration_ps; break;
+    case IST_FAULT_REORDER:
+        put->extra_ps = SIM_REORDER_PS;
+        sim_put_pair(put)->held = put;
+        break;
+    case IST_FAULT_KILL:
+    case IST_FAULT_STALL:
+    case IST_FAULT_SLOW:
+    case IST_FAULT_LINK_DOWN:
+    case IST_FAULT_LINK_SLOW:
+    case IST_FAULT_ALLOC:
+    case IST_FAULT_REGISTER:
+    case IST_FAULT_RESUME: break;
+    }
+}
+
+/* A strong signal after a dropped put still arrives: the network lies, and users must notice. A
+   reordered put is let go right behind the next one of its pair. */
+static void sim_put_meet_faults(sim_put *put)
+{
+    sim_rank *rank = put->src->member->rank;
+    sim_pair *pair = sim_put_pair(put);
+    if (pair->held != NULL && pair->held != put) {
+        pair->held->extra_ps = put->flow.latency_ps + 1;
+        pair->held = NULL;
+    }
+    if (!sim_faults_have_transfers(rank->world->faults)) {
+        return;
+    }
+    ist_fault_class class_bit = put->bytes > 0 ? IST_FAULT_PUTS : IST_FAULT_SIGNALS;
+    const ist_fault *fault =
+        sim_fault_on_transfer(rank->world->faults, class_bit, rank->index,
+                              put->dst->member->rank->index, rank->world->now_ps / SIM_PS_PER_NS);
+    if (fault != NULL) {
+        sim_put_strike(put, fault);
+    }
+}
+
+void sim_put_issue(sim_put *put)
+{
+    sim_rank *rank = put->src->member->rank;
+    sim_world *world = rank->world;
+    sim_pair *pair = sim_put_pair(put);
+    put->counted = true;
+    put->next = NULL;
+    if (pair->tail == NULL) {
+        pair->head = put;
+    } else {
+        pair->tail->next = put;
+    }
+    pair->tail = put;
+    sim_event_log(world, IST_SIM_PUT, rank, (int32_t)put->peer, put->context, put->bytes);
+    /* Headers and acknowledgements travel with every message. */
+    put->flow.type = SIM_EV_PUT;
+    put->flow.object = put;
+    ist_status status = sim_flow_route(world, &put->flow, rank->index,
+                                       put->dst->member->rank->index, SIM_ROUTE_GIN,
+                                       put->bytes + 64);
+    sim_put_meet_faults(put);
+    if (pair->errored || status != IST_OK) {
+        put->error = true;
+    }
+    if (status != IST_OK) {
+        (void)sim_heap_push(world, world->now_ps, SIM_EV_PUT, put, 0);
+        return;
+    }
+    sim_flow_begin_event(world, &put->flow);
+}

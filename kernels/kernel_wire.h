@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file kernel_wire.h
+ * What protocols between ranks share: raising a peer's flag, waiting for many peers at once,
+ * giving peers up, telling them, and learning that peers have given this rank up.
+ *
+ * Silence, not slowness. A rank that waits for a dead peer is late for the living, and a plain
+ * deadline would make them give it up too. So a waiter cuts its deadline into slices. After a slice
+ * that did not end the wait it sends a beat to all active peers: its position in the order of waits
+ * that all ranks go through. A peer is given up after a whole deadline without a beat that counts,
+ * and a beat counts only while its position lies before the waiter's own: whoever waits at the same
+ * place or later has already sent what is missing, and that is lost. Chains of patience therefore
+ * fall strictly in position and end at a silent peer. No beat is sent while waits end in time.
+ *
+ * Notices. A rank that gives a peer up tells it so with its mask generation, before anything that
+ * the peer may still be reading can be overwritten. A rank that finds a notice of its own
+ * generation is out: it ends every operation as evicted until it is re-admitted.
+ */
+#ifndef IST_KERNEL_WIRE_H
+#define IST_KERNEL_WIRE_H
+
+#include <isthmus/device.h>
+
+#include "kernel_layout.h"
+
+/** Tags carry the mask generation above this many bits of an operation number. */
+#define IST_WIRE_EPOCH_BITS 40u
+#define IST_WIRE_EPOCH_MASK ((UINT64_C(1) << IST_WIRE_EPOCH_BITS) - 1u)
+#define IST_WIRE_SLICES 4u
+#define IST_WIRE_BEAT_BITS 22u
+
+/** Scratch slots taken here; kernels use the others. */
+#define IST_WIRE_SCRATCH 0u
+#define IST_WIRE_SCRATCH_COPY 1u
+#define IST_WIRE_SCRATCH_FIRST_FREE 2u
+
+/** Notices are looked at in pieces of this many ranks. */
+#define IST_WIRE_PIECE 512u
+
+/** Where a protocol keeps its common words: offsets in window 0 of `dev`, each u64 [R] by peer. */
+typedef struct ist_wire {
+    const ist_dev_comm *dev;
+    uint64_t notices;
+    uint64_t beats;
+    uint64_t seen;
+} ist_wire;
+
+/** A lane of flags: words for the team, signals for the others, and what was raised last. */
+typedef struct ist_wire_channel {
+    uint64_t words;        /**< u64 [R] by sender */
+    uint64_t sent;         /**< u64 [R] by receiver, only this rank touches it */
+    uint32_t signal_first;
+    uint32_t reserved;
+} ist_wire_channel;
+
+/** A wait for all active peers. */
+typedef struct ist_wire_want {
+    ist_wire_channel channel;
+    uint64_t tag;
+    uint64_t position;    /**< in the order of waits of all ranks */
+    uint64_t deadline_ns; /**< length */
+    uint32_t operation;   /**< ist_dev_operation */
+    uint32_t reserved;
+} ist_wire_want;
+
+/** How a wait ended; or-ed. */
+typedef enum ist_wire_outcome {
+    IST_WIRE_DONE = 0,
+    IST_WIRE_LOST = 1,    /**< this wait gave peers up */
+    IST_WIRE_EVICTED = 2, /**< peers have given this rank up; nobody was dropped for it */
+    IST_WIRE_ABORTED = 4
+} ist_wire_outcome;
+
+/** Scratch of a wait; u8 silent[R] and u8 marks[R] follow. */
+typedef struct ist_wire_scratch {
+    uint64_t now;
+    uint32_t waiting;
+    uint32_t aborted;
+    uint32_t lost;
+    uint32_t noticed;
+    uint32_t reserved[2];
+} ist_wire_scratch;
+
+/** The scratch head; contents undefined at first. Collective. */
+IST_DEVICE_FN ist_wire_scratch *ist_wire_scratch_of(ist_coop *coop, const ist_dev_comm *dev)
+{
+    uint32_t bytes = (uint32_t)sizeof(ist_wire_scratch) + 2u * dev->rank_count;
+    return (ist_wire_scratch *)ist_coop_scratch(coop, IST_WIRE_SCRATCH, bytes);
+}
+
+/** Slices of silence, one byte a rank. */
+IST_DEVICE_FN uint8_t *ist_wire_silent(ist_wire_scratch *head)
+{
+    return (uint8_t *)(head + 1);
+}
+
+/** A set of ranks, one byte each. */
+IST_DEVICE_FN uint8_t *ist_wire_marks(ist_wire_scratch *head, const ist_dev_comm *dev)
+{
+    return (uint8_t *)(head + 1) + dev->rank_count;
+}
+
+/** Generation of the mask now. Lane. */
+IST_DEVICE_FN uint64_t ist_wire_generation(ist_coop *coop, const ist_dev_comm *dev)
+{
+    return dev->mask == NULL
+               ? 1u
+               : ist_load_u64(coop, &dev->mask->generation, IST_RELAXED, IST_SCOPE_SYSTEM);
+}
+
+/** Whether a lost peer is masked instead of failing the communicator. Lane. */
+IST_DEVICE_FN int ist_wire_tolerant(const ist_dev_comm *dev)
+{
+    return dev->mask != NULL && dev->mask->fault_tolerant != 0;
+}
+
+/** Whether this rank knows that it was given up. Lane. */
+IST_DEVICE_FN int ist_wire_evicted(ist_coop *coop, const ist_dev_comm *dev)
+{
+    return dev->mask != NULL &&
+           ist_load_u64(coop, &dev->mask->evicted, IST_RELAXED, IST_SCOPE_SYSTEM) != 0;
+}
+
+/** Word `peer` of an array in this rank's window 0. Lane. */
+IST_DEVICE_FN uint64_t *ist_wire_word(ist_coop *coop, const ist_dev_comm *dev, uint64_t array,
+                                      uint32_t peer)
+{
+    return (uint64_t *)ist_window_local(coop, dev, 0, array + 8u * (uint64_t)peer);
+}
+
+/** Word of this rank in the same array of a team member. Lane. */
+IST_DEVICE_FN uint64_t *ist_wire_word_at(ist_coop *coop, const ist_dev_comm *dev, uint64_t array,
+                                         uint32_t peer)
+{
+    return (uint64_t *)ist_window_peer(coop, dev, 0, array + 8u * (uint64_t)dev->rank, peer);
+}
+
+/** One clock value for all lanes. Collective. */
+IST_DEVICE_FN uint64_t ist_wire_now(ist_coop *coop, ist_wire_scratch *head)
+{
+    ist_coop_sync(coop);
+    if (ist_coop_elect(coop)) {
+        head->now = ist_clock_ns(coop);
+    }
+    ist_coop_sync(coop);
+    return head->now;
+}
+
+/** Which ranks are active, one byte each, in scratch: one answer for all lanes. Collective. */
+IST_DEVICE_FN void ist_wire_active(ist_coop *coop, const ist_dev_comm *dev, uint8_t *active)
+{
+    ist_coop_sync(coop);
+    IST_EACH_LANE(coop, peer, dev->rank_count)
+    {
+        active[peer] = (uint8_t)ist_mask_active(coop, dev, peer);
+    }
+    ist_coop_sync(coop);
+}
+
+/** The GIN context of traffic that a rank sends. */
+IST_DEVICE_FN uint32_t ist_wire_context(const ist_dev_comm *dev)
+{
+    return dev->rank % dev->context_count;
+}
+
+/** The action that makes this rank's signal at a peer equal `tag`. */
+IST_DEVICE_FN ist_gin_action ist_wire_action(const ist_dev_comm *dev, ist_wire_channel channel,
+                                             uint64_t tag, uint64_t before)
+{
+    ist_gin_action action;
+    action.kind = IST_GIN_SIGNAL_ADD;
+    action.signal = channel.signal_first + dev->rank;
+    action.value = tag - before;
+    return action;
+}
+
+/** Raises the flag of one team member: release of what the coop synced before. Lane. */
+IST_DEVICE_FN void ist_wire_raise_lsa(ist_coop *coop, const ist_dev_comm *dev,
+                                      ist_wire_channel channel, uint64_t tag, uint32_t peer)
+{
+    ist_store_u64(coop, ist_wire_word_at(coop, dev, channel.words, peer), tag, IST_RELEASE,
+                  IST_SCOPE_SYSTEM);
+}
+
+/** The value that this rank's signal at a peer has, and sets what it will have. Collective. */
+IST_DEVICE_FN uint64_t ist_wire_account(ist_coop *coop, const ist_dev_comm *dev,
+                                        ist_wire_channel channel, uint64_t tag, uint32_t peer)
+{
+    uint64_t *sent = ist_wire_word(coop, dev, channel.sent, peer);
+    uint64_t before = ist_load_u64(coop, sent, IST_RELAXED, IST_SCOPE_DEVICE);
+    ist_coop_sync(coop);
+    if (ist_coop_elect(coop)) {
+        ist_store_u64(coop, sent, tag, IST_RELAXED, IST_SCOPE_DEVICE);
+    }
+    return before;
+}
+
+/** Raises the signal of one network peer; covers all earlier puts to it. Collective. */
+IST_DEVICE_FN void ist_wire_raise_gin(ist_coop *coop, const ist_dev_comm *dev,
+                                      ist_wire_channel channel, uint64_t tag, uint32_t peer)
+{
+    uint64_t before = ist_wire_account(coop, dev, channel, tag, peer);
+    ist_gin_signal(coop, dev, ist_wire_context(dev), peer,
+                   ist_wire_action(dev, channel, tag, before));
+}
+
+/** Raises the flags of all ranks marked in `active` (scratch). Collective. */
+IST_DEVICE_FN void ist_wire_raise_all(ist_coop *coop, const ist_dev_comm *dev,
+                                      ist_wire_channel channel, uint64_t tag,
+                                      const uint8_t *active)
+{
+    uint32_t first = dev->rank - dev->lsa_rank;
+    ist_coop_sync(coop);
+    IST_EACH_LANE(coop, i, dev->lsa_size)
+    {
+        if (active[first + i]) {
+            ist_wire_raise_lsa(coop, dev, channel, tag, first + i);
+        }
+    }
+    for (uint32_t peer = 0; dev->lsa_size < dev->rank_count && peer < dev->rank_count; ++peer) {
+        if (active[peer] && !ist_dev_is_lsa(dev, peer)) {
+            ist_wire_raise_gin(coop, dev, channel, tag, peer);
+        }
+    }
+}
+
+/** Zeroes the signals of `channels` channels that network peers raise here. Lane-parallel. */
+IST_DEVICE_FN void ist_wire_reset_signals(ist_coop *coop, const ist_dev_comm *dev,
+                                          uint32_t signal_first, uint32_t channels)
+{
+    if (dev->context_count == 0) {
+        return;
+    }
+    IST_EACH_LANE(coop, i, channels * dev->rank_count)
+    {
+        uint32_t peer = i % dev->rank_count;
+        if (!ist_dev_is_lsa(dev, peer)) {
+            ist_gin_signal_reset(coop, dev, peer % dev->context_count, signal_first + i);
+        }
+    }
+}
+
+/** Sends `value` to this rank's word of an array at every rank marked in `to`. Collective. */
+IST_DEVICE_FN void ist_wire_tell(ist_coop *coop, const ist_dev_comm *dev, uint64_t array,
+                                 uint64_t value, const uint8_t *to)
+{
+    ist_gin_action none;
+    none.kind = IST_GIN_NONE;
+    none.signal = 0;
+    none.value = 0;
+    ist_coop_sync(coop);
+    for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
+        if (!to[peer] || peer == dev->rank) {
+            continue;
+        }
+        if (!ist_dev_is_lsa(dev, peer)) {
+            ist_gin_put_value(coop, dev, ist_wire_context(dev), peer, 0,
+                              array + 8u * (uint64_t)dev->rank, value, none);
+        } else if (ist_coop_elect(coop)) {
+            ist_store_u64(coop, ist_wire_word_at(coop, dev, array, peer), value, IST_RELEASE,
+                          IST_SCOPE_SYSTEM);
+        }
+    }
+}
+
+/**
+ * Tells the ranks marked in `to` that this rank has given them up. The fence puts the notices
+ * before every later write of this rank, so that a peer which reads something newer than it should
+ * finds the notice when it looks after an acquire fence. Collective.
+ */
+IST_DEVICE_FN void ist_wire_notify(ist_coop *coop, const ist_wire *wire, const uint8_t *to)
+{
+    uint64_t generation = ist_wire_generation(coop, wire->dev);
+    uint64_t value = generation << IST_WIRE_EPOCH_BITS | (wire->dev->rank + 1u);
+    ist_wire_tell(coop, wire->dev, wire->notices, value, to);
+    ist_fence(coop, IST_ACQ_REL, IST_SCOPE_SYSTEM);
+    ist_coop_sync(coop);
+}
+
+/**
+ * Whether some peer has given this rank up in the mask's generation; notes it in the mask. What the
+ * caller read before may be newer than it should be only if this says so. Collective.
+ */
+IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire)
+{
+    const ist_dev_comm *dev = wire->dev;
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
+    uint64_t *words = (uint64_t *)ist_coop_scratch(coop, IST_WIRE_SCRATCH_COPY, IST_WIRE_PIECE * 8u);
+    ist_fence(coop, IST_ACQUIRE, IST_SCOPE_SYSTEM);
+    ist_coop_sync(coop);
+    if (ist_coop_elect(coop)) {
+        head->now = ist_wire_generation(coop, dev);
+        head->noticed = (uint32_t)ist_wire_evicted(coop, dev);
+    }
+    ist_coop_sync(coop);
+    for (uint32_t first = 0; first < dev->rank_count; first += IST_WIRE_PIECE) {
+        uint32_t left = dev->rank_count - first;
+        uint32_t count = left < IST_WIRE_PIECE ? left : IST_WIRE_PIECE;
+        ist_row_copy(coop, words, ist_wire_word(coop, dev, wire->notices, first), count * 8u);
+        ist_coop_sync(coop);
+        IST_EACH_LANE(coop, i, count)
+        {
+            if (words[i] >> IST_WIRE_EPOCH_BITS == head->now) {
+                head->noticed = first + i + 1u;
+            }
+        }
+        ist_coop_sync(coop);
+    }
+    uint32_t noticed = head->noticed;
+    ist_coop_sync(coop);
+    if (noticed != 0 && dev->mask != NULL && ist_coop_elect(coop)) {
+        ist_store_u64(coop, &dev->mask->evicted, noticed, IST_RELEASE, IST_SCOPE_SYSTEM);
+    }
+    return noticed != 0;
+}
+
+/** Drops one peer from the mask, or fails the communicator, with the reason. Lane. */
+IST_DEVICE_FN void ist_wire_drop(ist_coop *coop, const ist_dev_comm *dev, int32_t status,
+                                 uint32_t peer, uint32_t operation, uint64_t expected,
+                                 uint64_t observed, uint64_t waited_ns)
+{
+    ist_dev_error error;
+    error.status = status;
+    error.peer = peer;
+    error.operation = operation;
+    error.reserved = 0;
+    error.sequence = expected;
+    error.expected = expected;
+    error.observed = observed;
+    error.waited_ns = waited_ns;
+    if (dev->mask != NULL) {
+        ist_mask_drop(coop, dev, &error);
+    }
+}
+
+/** Value that a peer's flag has now, for reports. Lane. */
+IST_DEVICE_FN uint64_t ist_wire_flag(ist_coop *coop, const ist_dev_comm *dev,
+                                     ist_wire_channel channel, uint32_t peer)
+{
+    if (ist_dev_is_lsa(dev, peer)) {
+        return ist_load_u64(coop, ist_wire_word(coop, dev, channel.words, peer), IST_RELAXED,
+                            IST_SCOPE_SYSTEM);
+    }
+    return ist_gin_signal_read(coop, dev, peer % dev->context_count, channel.signal_first + peer,
+                               IST_RELAXED);
+}
+
+/** Whether a beat that counts has come from a peer since the last look. Lane. */
+IST_DEVICE_FN int ist_wire_beat_moved(ist_coop *coop, const ist_wire *wire, uint64_t position,
+                                      uint32_t peer, uint32_t slice)
+{
+    uint64_t beat = ist_load_u64(coop, ist_wire_word(coop, wire->dev, wire->beats, peer),
+                                 IST_RELAXED, IST_SCOPE_SYSTEM);
+    uint64_t *seen = ist_wire_word(coop, wire->dev, wire->seen, peer);
+    uint64_t before = ist_load_u64(coop, seen, IST_RELAXED, IST_SCOPE_DEVICE);
+    ist_store_u64(coop, seen, beat, IST_RELAXED, IST_SCOPE_DEVICE);
+    return slice > 1 && beat != before && beat >> IST_WIRE_BEAT_BITS < position;
+}
+
+/** Counts the silence of those that a slice did not bring. Collective. */
+IST_DEVICE_FN void ist_wire_count_silence(ist_coop *coop, const ist_wire *wire,
+                                          const ist_wire_want *want, const uint8_t *results,
+                                          uint32_t slice)
+{
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->dev);
+    uint8_t *silent = ist_wire_silent(head);
+    if (ist_coop_elect(coop)) {
+        head->waiting = 0;
+        head->aborted = 0;
+        head->lost = 0;
+    }
+    ist_coop_sync(coop);
+    IST_EACH_LANE(coop, peer, wire->dev->rank_count)
+    {
+        uint8_t result = results[peer];
+        uint8_t before = slice == 1 ? 0 : silent[peer];
+        if (result == IST_WAIT_ERROR) {
+            silent[peer] = IST_WIRE_SLICES;
+        } else if (result == IST_WAIT_TIMEOUT) {
+            int moved = ist_wire_beat_moved(coop, wire, want->position, peer, slice);
+            silent[peer] = moved ? 0 : (uint8_t)(before + 1u);
+        } else {
+            silent[peer] = 0;
+        }
+        if (result == IST_WAIT_ABORTED) {
+            head->aborted = 1;
+        } else if (silent[peer] >= IST_WIRE_SLICES) {
+            head->lost = 1;
+        } else if (result == IST_WAIT_TIMEOUT) {
+            head->waiting = 1;
+        }
+    }
+    ist_coop_sync(coop);
+}
+
+/** Gives up the peers that were silent for a whole deadline, and tells them. Collective. */
+IST_DEVICE_FN void ist_wire_give_up(ist_coop *coop, const ist_wire *wire, const ist_wire_want *want,
+                                    const uint8_t *results, uint64_t waited_ns)
+{
+    const ist_dev_comm *dev = wire->dev;
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
+    uint8_t *silent = ist_wire_silent(head);
+    uint8_t *marks = ist_wire_marks(head, dev);
+    IST_EACH_LANE(coop, peer, dev->rank_count)
+    {
+        marks[peer] = silent[peer] >= IST_WIRE_SLICES;
+    }
+    ist_coop_sync(coop);
+    if (ist_coop_elect(coop)) {
+        for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
+            if (marks[peer]) {
+                int32_t why = results[peer] == IST_WAIT_ERROR ? IST_ERR_REMOTE : IST_ERR_TIMEOUT;
+                uint64_t flag = ist_wire_flag(coop, dev, want->channel, peer);
+                ist_wire_drop(coop, dev, why, peer, want->operation, want->tag, flag, waited_ns);
+            }
+        }
+    }
+    ist_wire_notify(coop, wire, marks);
+}
+
+/** Tells everybody still active that this rank lives and where it waits. Collective. */
+IST_DEVICE_FN void ist_wire_beat(ist_coop *coop, const ist_wire *wire, uint64_t position,
+                                 uint32_t slice)
+{
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, wire->dev), wire->dev);
+    uint64_t count = slice & ((UINT32_C(1) << IST_WIRE_BEAT_BITS) - 1u);
+    ist_wire_active(coop, wire->dev, marks);
+    ist_wire_tell(coop, wire->dev, wire->beats, position << IST_WIRE_BEAT_BITS | count, marks);
+    ist_coop_sync(coop);
+}
+
+/** Deals with a slice that did not end the wait. Sets `more` when the wait goes on. Collective. */
+IST_DEVICE_FN uint32_t ist_wire_judge(ist_coop *coop, const ist_wire *wire,
+                                      const ist_wire_want *want, const uint8_t *results,
+                                      uint32_t slice, uint64_t start, int *more)
+{
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->dev);
+    uint64_t waited = ist_wire_now(coop, head) - start;
+    ist_wire_count_silence(coop, wire, want, results, slice);
+    uint32_t aborted = head->aborted;
+    uint32_t lost = head->lost;
+    uint32_t waiting = head->waiting;
+    *more = 0;
+    if (aborted) {
+        return IST_WIRE_ABORTED;
+    }
+    if (ist_wire_noticed(coop, wire)) {
+        return IST_WIRE_EVICTED;
+    }
+    if (lost) {
+        ist_wire_give_up(coop, wire, want, results, waited);
+        if (!ist_wire_tolerant(wire->dev)) {
+            return IST_WIRE_LOST;
+        }
+    }
+    if (waiting) {
+        ist_wire_beat(coop, wire, want->position, slice);
+        *more = 1;
+    }
+    return lost ? IST_WIRE_LOST : IST_WIRE_DONE;
+}
+
+/**
+ * Waits until every active peer has raised its flag of the channel to the tag, and gives up those
+ * that are silent for the deadline. results[p] (scratch) is IST_WAIT_DONE for those that came;
+ * acquire at system scope for them. Collective. @return ist_wire_outcome, or-ed
+ */
+IST_DEVICE_FN uint32_t ist_wire_wait(ist_coop *coop, const ist_wire *wire,
+                                     const ist_wire_want *want, uint8_t *results)
+{
+    const ist_dev_comm *dev = wire->dev;
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
+    uint64_t start = ist_wire_now(coop, head);
+    uint32_t outcome = IST_WIRE_DONE;
+    int more = 1;
+    ist_peer_wait wait;
+    wait.words = ist_wire_word(coop, dev, want->channel.words, 0);
+    wait.expected = want->tag;
+    wait.deadline_ns = start;
+    wait.signal_first = want->channel.signal_first;
+    wait.skip_self = 0;
+    for (uint32_t slice = 1; more; ++slice) {
+        uint64_t pieces = want->deadline_ns / IST_WIRE_SLICES * slice;
+        wait.deadline_ns = start + (slice == IST_WIRE_SLICES ? want->deadline_ns : pieces);
+        if (ist_wait_peers(coop, dev, &wait, results) == 0) {
+            break;
+        }
+        outcome |= ist_wire_judge(coop, wire, want, results, slice, start, &more);
+    }
+    return outcome;
+}
+
+#endif
