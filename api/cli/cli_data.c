@@ -10,9 +10,9 @@
 
 /* Where sign and fraction lie in eight bytes of elements, and the exponent of the lowest binade. */
 typedef struct pattern {
-    uint64_t keep;     /* sign and fraction bits */
-    uint64_t low;      /* lowest exponent, in place */
-    uint64_t binade;   /* three low exponent bits, in place */
+    uint64_t keep;   /* sign and fraction bits */
+    uint64_t low;    /* lowest exponent, in place */
+    uint64_t binade; /* three low exponent bits, in place */
 } pattern;
 
 static pattern pattern_of(ist_dtype dtype)

@@ -7,11 +7,20 @@
 /* The deadline covers the drift of the ranks while they check (below 1 ms); the stall is longer than
    one wait and shorter than two, so that the late rank comes in time to be re-admitted. */
 const char *const cli_demo_arguments[] = {
-    "--backend",    "sim",      "--nodes",   "2",        "--ranks",  "16",
-    "--tokens",     "128",      "--hidden",  "7168",     "--top-k",  "8",
-    "--experts",    "256",      "--layout",  "em",       "--dtype",  "bf16",
-    "--routing",    "deepseek", "--seed",    "7",        "--iterations", "5",
-    "--deadline",   "2ms",      "--readmit", "4",
+    "--backend",    "sim",
+    "--nodes",      "2",
+    "--ranks",      "16",
+    "--tokens",     "128",
+    "--hidden",     "7168",
+    "--top-k",      "8",
+    "--experts",    "256",
+    "--layout",     "em",
+    "--dtype",      "bf16",
+    "--routing",    "deepseek",
+    "--seed",       "7",
+    "--iterations", "5",
+    "--deadline",   "2ms",
+    "--readmit",    "4",
     "--fault",      "kill:rank=5:at_point=ep.dispatch.sent:nth=2",
     "--fault",      "stall:rank=11:at_point=ep.dispatch.sent:nth=4:duration_ns=3000000",
 };

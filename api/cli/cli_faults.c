@@ -31,7 +31,8 @@ static json_t *short_value(const char *key, char *value)
     }
     json_t *array = json_array();
     char *rest = NULL;
-    for (char *name = strtok_r(value, "+", &rest); name != NULL; name = strtok_r(NULL, "+", &rest)) {
+    for (char *name = strtok_r(value, "+", &rest); name != NULL;
+         name = strtok_r(NULL, "+", &rest)) {
         if (json_array_append_new(array, json_string(name)) != 0) {
             json_decref(array);
             return NULL;
@@ -72,9 +73,9 @@ ist_status cli_faults_add_short(ist_fault_plan *plan, const char *text)
     strcpy(copy, text);
     json_t *json = short_plan(copy);
     char *line = json == NULL ? NULL : json_dumps(json, JSON_COMPACT);
-    ist_status status =
-        line == NULL ? ist_raise(IST_ERR_PARSE, NULL, "'%s' is not KIND:KEY=VALUE:...", text)
-                     : ist_fault_plan_parse(plan, line);
+    ist_status status = line == NULL
+                            ? ist_raise(IST_ERR_PARSE, NULL, "'%s' is not KIND:KEY=VALUE:...", text)
+                            : ist_fault_plan_parse(plan, line);
     free(line);
     json_decref(json);
     return status;

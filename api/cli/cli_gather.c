@@ -21,8 +21,8 @@ ist_status cli_gather_open(ist_comm *comm, ist_stream *stream, cli_gather *gathe
     made.args.deadline_ns = info.deadline_ns;
     uint64_t total = made.args.arrived + info.rank_count * sizeof(uint32_t);
     uint32_t contexts = info.lsa_size < info.rank_count ? 1 : 0;
-    IST_RETURN_IF_ERROR(ist_dev_comm_open(comm, total, contexts, contexts * info.rank_count, 0, 0,
-                                          &made.dev));
+    IST_RETURN_IF_ERROR(
+        ist_dev_comm_open(comm, total, contexts, contexts * info.rank_count, 0, 0, &made.dev));
     made.args.dev = made.dev;
     *gather = made;
     return IST_OK;
@@ -57,8 +57,8 @@ ist_status cli_gather_run(cli_gather *gather, uint32_t root, const cli_report *r
     IST_RETURN_IF_ERROR(ist_copy_to_device(gather->stream, window, report, sizeof *report));
     gather->args.root = root;
     gather->args.tag = CLI_REPORT_MAGIC;
-    IST_RETURN_IF_ERROR(ist_launch(gather->stream, &ist_kernel_cli_gather, 1, &gather->args,
-                                   sizeof gather->args));
+    IST_RETURN_IF_ERROR(
+        ist_launch(gather->stream, &ist_kernel_cli_gather, 1, &gather->args, sizeof gather->args));
     IST_RETURN_IF_ERROR(ist_stream_sync(gather->stream, 0));
     if (gather->dev->rank != root) {
         return IST_OK;

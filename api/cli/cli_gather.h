@@ -15,7 +15,7 @@
  * own [bytes], inbox [rank_count][bytes], words u64[rank_count], arrived u32[rank_count]. */
 typedef struct cli_gather_args {
     const ist_dev_comm *dev;
-    uint64_t bytes;       /* of one report, a multiple of 16 */
+    uint64_t bytes; /* of one report, a multiple of 16 */
     uint64_t inbox;
     uint64_t words;
     uint64_t arrived;     /* root only: 1 where a report has come */

@@ -19,8 +19,8 @@ IST_DEVICE_FN void gather_send(ist_coop *coop, const cli_gather_args *args)
         return;
     }
     void *there = ist_window_peer(coop, dev, 0, row, args->root);
-    uint64_t *word = ist_window_peer(coop, dev, 0, args->words + dev->rank * sizeof(uint64_t),
-                                     args->root);
+    uint64_t *word =
+        ist_window_peer(coop, dev, 0, args->words + dev->rank * sizeof(uint64_t), args->root);
     ist_row_copy(coop, there, ist_window_local(coop, dev, 0, 0), args->bytes);
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
@@ -37,8 +37,7 @@ IST_DEVICE_FN void gather_receive(ist_coop *coop, const cli_gather_args *args)
     ist_peer_wait wait = {ist_window_local(coop, dev, 0, args->words), args->tag,
                           ist_clock_ns(coop) + args->deadline_ns, 0, 0};
     ist_wait_peers(coop, dev, &wait, results);
-    IST_EACH_LANE(coop, peer, dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
         uint32_t done = results[peer] == IST_WAIT_DONE ? 1u : 0u;
         ist_store_u32(coop, &arrived[peer], done, IST_RELAXED, IST_SCOPE_DEVICE);
     }

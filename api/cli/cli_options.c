@@ -65,7 +65,7 @@ static const struct option long_options[] = {
 #define X(id, name, takes) {name, takes, NULL, OPTION_##id},
     OPTION_LIST(X)
 #undef X
-    {"topk", 1, NULL, OPTION_TOPK},
+        {"topk", 1, NULL, OPTION_TOPK},
     {NULL, 0, NULL, 0}};
 
 /* ------------------------------------------------------------------------------------ values */
@@ -97,11 +97,13 @@ typedef struct word {
     uint32_t value;
 } word;
 
-static const word layouts[] = {
-    {"expert-major", IST_EP_EXPERT_MAJOR}, {"em", IST_EP_EXPERT_MAJOR},
-    {"expert_major", IST_EP_EXPERT_MAJOR}, {"rank-major", IST_EP_RANK_MAJOR},
-    {"rm", IST_EP_RANK_MAJOR},             {"rank_major", IST_EP_RANK_MAJOR},
-    {NULL, 0}};
+static const word layouts[] = {{"expert-major", IST_EP_EXPERT_MAJOR},
+                               {"em", IST_EP_EXPERT_MAJOR},
+                               {"expert_major", IST_EP_EXPERT_MAJOR},
+                               {"rank-major", IST_EP_RANK_MAJOR},
+                               {"rm", IST_EP_RANK_MAJOR},
+                               {"rank_major", IST_EP_RANK_MAJOR},
+                               {NULL, 0}};
 static const word dtypes[] = {{"bf16", IST_BF16}, {"fp16", IST_F16}, {"f16", IST_F16},
                               {"fp32", IST_F32},  {"f32", IST_F32},  {NULL, 0}};
 static const word link_models[] = {
@@ -443,9 +445,9 @@ static int settle_faults(cli_options *options)
     if (options->rank_count == 0) {
         return cli_usage("ep", "--faults-random: needs --ranks");
     }
-    return fault_status("faults-random", cli_faults_add_random(options->plan, seed,
-                                                               options->rank_count,
-                                                               options->iterations));
+    return fault_status(
+        "faults-random",
+        cli_faults_add_random(options->plan, seed, options->rank_count, options->iterations));
 }
 
 static void set_defaults(cli_options *options)
@@ -575,10 +577,9 @@ static void line_faults(cli_text *text, const ist_fault_plan *plan)
     free(json);
 }
 
-void cli_options_line(const cli_options *options, uint32_t rank_count, const char *backend,
-                      cli_text *text)
+void cli_options_append(const cli_options *options, uint32_t rank_count, const char *backend,
+                        cli_text *text)
 {
-    cli_text_append(text, "isthmus ep");
     line_word(text, "backend", backend);
     line_number(text, "ranks", rank_count);
     line_word(text, "cluster", options->cluster);
@@ -592,7 +593,6 @@ void cli_options_line(const cli_options *options, uint32_t rank_count, const cha
     line_number(text, "masked", options->routing.masked_permille);
     line_flag(text, "uneven", options->uneven);
     cli_text_append(text, " --seed %" PRIu64, options->seed);
-    line_faults(text, options->plan);
     line_number(text, "iterations", options->iterations);
     line_number(text, "readmit", options->readmit);
     if (options->deadline_ns != 0) {
@@ -602,4 +602,12 @@ void cli_options_line(const cli_options *options, uint32_t rank_count, const cha
     line_flag(text, "graph", options->graph);
     line_flag(text, "windows", options->windows);
     line_word(text, "links", options->links == IST_LINKS_MAX_MIN ? "max-min" : NULL);
+}
+
+void cli_options_append_line(const cli_options *options, uint32_t rank_count, const char *backend,
+                             cli_text *text)
+{
+    cli_text_append(text, "isthmus ep");
+    cli_options_append(options, rank_count, backend, text);
+    line_faults(text, options->plan);
 }

@@ -22,7 +22,7 @@ typedef struct cli_options {
     bool tokens_given;
     bool topk_given;
     bool experts_given;
-    uint32_t tokens;     /* M */
+    uint32_t tokens; /* M */
     uint64_t hidden;
     uint32_t topk;
     uint32_t experts;
@@ -30,8 +30,8 @@ typedef struct cli_options {
     ist_dtype dtype;
     cli_routing routing;
     uint64_t seed;
-    ist_fault_plan *plan; /* owned; never NULL once read */
-    uint32_t random_plans;/* how many plans are still to be drawn, with random_seed */
+    ist_fault_plan *plan;  /* owned; never NULL once read */
+    uint32_t random_plans; /* how many plans are still to be drawn, with random_seed */
     uint64_t random_seed;
     bool random_seed_given;
     uint32_t iterations;
@@ -45,12 +45,12 @@ typedef struct cli_options {
     bool demo;
     bool help;
     ist_link_model links;
-    const char *backend;  /* NULL: the library chooses */
+    const char *backend; /* NULL: the library chooses */
     const char *trace;
     const char *log;
     const char *record;
     bool expect_given;
-    uint64_t expect;      /* digest that the run has to have */
+    uint64_t expect; /* digest that the run has to have */
 } cli_options;
 
 /* Reads argv (argv[0] is the command's name in messages). Returns CLI_OK, or CLI_USAGE or CLI_FAILED
@@ -58,9 +58,12 @@ typedef struct cli_options {
 int cli_options_read(int argc, char **argv, cli_options *options);
 void cli_options_free(cli_options *options);
 
-/* Appends "isthmus ep …" that repeats the run: `rank_count` ranks on `backend`. */
-void cli_options_line(const cli_options *options, uint32_t rank_count, const char *backend,
-                      cli_text *text);
+/* Appends the options that repeat the run with `rank_count` ranks on `backend`, but for the faults. */
+void cli_options_append(const cli_options *options, uint32_t rank_count, const char *backend,
+                        cli_text *text);
+/* Appends "isthmus ep …", the faults included. */
+void cli_options_append_line(const cli_options *options, uint32_t rank_count, const char *backend,
+                             cli_text *text);
 
 /* Tokens that a rank dispatches: all alike, or uneven ones drawn from the seed. */
 uint32_t cli_options_tokens(const cli_options *options, uint32_t rank, uint32_t rank_count);

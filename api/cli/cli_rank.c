@@ -52,9 +52,8 @@ static ist_status sign_in(cli_run *run, ist_world *world, cli_rank *rank)
 
 ist_status cli_rank_read_mask(cli_rank *rank)
 {
-    ist_mask mask = {.size = sizeof mask,
-                     .words = rank->scratch.mask,
-                     .word_count = rank->word_count};
+    ist_mask mask = {
+        .size = sizeof mask, .words = rank->scratch.mask, .word_count = rank->word_count};
     IST_RETURN_IF_ERROR(ist_comm_mask_query(rank->comm, &mask));
     rank->generation = mask.generation;
     return IST_OK;

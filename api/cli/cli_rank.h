@@ -33,16 +33,16 @@ typedef struct cli_run {
 
 /* Device memory of a rank. */
 typedef struct cli_memory {
-    char *tokens;       /* [M, H] dispatch in */
-    char *weights;      /* [M, K] */
-    char *topk;         /* [M, K] i32 */
-    char *received;     /* EM [L, R*M, H], RM [R, M, H] dispatch out */
+    char *tokens;           /* [M, H] dispatch in */
+    char *weights;          /* [M, K] */
+    char *topk;             /* [M, K] i32 */
+    char *received;         /* EM [L, R*M, H], RM [R, M, H] dispatch out */
     char *received_weights; /* RM [R, M, K] */
     char *received_ids;     /* RM [R, M, K] */
-    char *counters;     /* EM [L], RM [R] */
-    char *worked;       /* as received: combine in */
-    char *combined;     /* [M + 1, H] combine out, one row more than needed */
-    char *lost_counts;  /* [M] */
+    char *counters;         /* EM [L], RM [R] */
+    char *worked;           /* as received: combine in */
+    char *combined;         /* [M + 1, H] combine out, one row more than needed */
+    char *lost_counts;      /* [M] */
 } cli_memory;
 
 /* Host memory of a rank. */
@@ -71,7 +71,7 @@ typedef struct cli_rank {
     uint32_t token_count; /* N */
     uint32_t block_count; /* EM: L, RM: R */
     uint32_t chunk_rows;
-    uint64_t block_rows;  /* EM: R*M, RM: M */
+    uint64_t block_rows; /* EM: R*M, RM: M */
     size_t row_bytes;
     bool poison_all;
     bool expert_major;

@@ -34,8 +34,8 @@ static ist_status allocate_device(cli_rank *rank)
     };
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; ++i) {
         void *memory;
-        uint64_t bytes = rooms[i].bytes < IST_WINDOW_ALIGNMENT ? IST_WINDOW_ALIGNMENT
-                                                               : rooms[i].bytes;
+        uint64_t bytes =
+            rooms[i].bytes < IST_WINDOW_ALIGNMENT ? IST_WINDOW_ALIGNMENT : rooms[i].bytes;
         uint32_t flags = o->windows && rooms[i].windowed ? IST_MEM_SYMMETRIC : IST_MEM_PLAIN;
         IST_RETURN_IF_ERROR(ist_mem_alloc(rank->world, bytes, flags, &memory));
         *rooms[i].where = memory;
@@ -122,9 +122,8 @@ static ist_status open_group(cli_rank *rank)
 
 ist_status cli_rank_open(cli_rank *rank)
 {
-    ist_comm_desc desc = {.size = sizeof desc,
-                          .fault_tolerant = 1,
-                          .deadline_ns = rank->options->deadline_ns};
+    ist_comm_desc desc = {
+        .size = sizeof desc, .fault_tolerant = 1, .deadline_ns = rank->options->deadline_ns};
     measure(rank);
     IST_RETURN_IF_ERROR(allocate_host(rank));
     IST_RETURN_IF_ERROR(ist_stream_open(rank->world, &rank->stream));
@@ -150,8 +149,9 @@ static void free_host(cli_scratch *scratch)
 void cli_rank_close(cli_rank *rank)
 {
     const cli_memory *m = &rank->memory;
-    char *const rooms[] = {m->tokens,       m->weights,  m->topk,   m->received, m->received_weights,
-                           m->received_ids, m->counters, m->worked, m->combined, m->lost_counts};
+    char *const rooms[] = {m->tokens,           m->weights,      m->topk,     m->received,
+                           m->received_weights, m->received_ids, m->counters, m->worked,
+                           m->combined,         m->lost_counts};
     free_host(&rank->scratch);
     cli_gather_close(&rank->gather);
     ist_graph_close(rank->dispatch_graph);

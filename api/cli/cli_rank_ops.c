@@ -29,11 +29,8 @@ static ist_tensor tensor3(ist_dtype dtype, uint64_t blocks, uint64_t rows, uint6
 
 static ist_tensor vector(uint64_t count, char *data)
 {
-    ist_tensor tensor = {.size = sizeof tensor,
-                         .dtype = IST_I32,
-                         .dim_count = 1,
-                         .dims = {count},
-                         .data = data};
+    ist_tensor tensor = {
+        .size = sizeof tensor, .dtype = IST_I32, .dim_count = 1, .dims = {count}, .data = data};
     return tensor;
 }
 
@@ -53,12 +50,12 @@ static ist_status dispatch(cli_rank *rank)
     ist_tensor topk = tensor2(IST_I32, rank->token_count, o->topk, m->topk);
     ist_tensor tokens = tensor2(o->dtype, rank->token_count, o->hidden, m->tokens);
     ist_tensor weights = tensor2(IST_F32, rank->token_count, o->topk, m->weights);
-    ist_tensor received = tensor3(o->dtype, rank->block_count, rank->block_rows, o->hidden,
-                                  m->received);
-    ist_tensor got_weights = tensor3(IST_F32, rank->block_count, rank->block_rows, o->topk,
-                                     m->received_weights);
-    ist_tensor got_ids = tensor3(IST_I32, rank->block_count, rank->block_rows, o->topk,
-                                 m->received_ids);
+    ist_tensor received =
+        tensor3(o->dtype, rank->block_count, rank->block_rows, o->hidden, m->received);
+    ist_tensor got_weights =
+        tensor3(IST_F32, rank->block_count, rank->block_rows, o->topk, m->received_weights);
+    ist_tensor got_ids =
+        tensor3(IST_I32, rank->block_count, rank->block_rows, o->topk, m->received_ids);
     ist_tensor counters = vector(rank->block_count, m->counters);
     bind_window(&tokens, rank->window_in);
     ist_ep_dispatch_in in = {sizeof in, 0, &tokens, em ? NULL : &weights};
@@ -76,8 +73,8 @@ static ist_status combine(cli_rank *rank)
 {
     const cli_options *o = rank->options;
     const cli_memory *m = &rank->memory;
-    ist_tensor worked = tensor3(o->dtype, rank->block_count, rank->block_rows, o->hidden,
-                                m->worked);
+    ist_tensor worked =
+        tensor3(o->dtype, rank->block_count, rank->block_rows, o->hidden, m->worked);
     ist_tensor combined = tensor2(o->dtype, (uint64_t)o->tokens + 1, o->hidden, m->combined);
     ist_tensor weights = tensor2(IST_F32, rank->token_count, o->topk, m->weights);
     ist_tensor lost = vector(rank->token_count, m->lost_counts);

@@ -14,11 +14,11 @@
 
 /* Where a rank is. */
 typedef enum cli_state {
-    CLI_STATE_NONE = 0,     /* nothing known */
+    CLI_STATE_NONE = 0, /* nothing known */
     CLI_STATE_RUNNING = 1,
-    CLI_STATE_DONE = 2,     /* took part to the end */
+    CLI_STATE_DONE = 2, /* took part to the end */
     CLI_STATE_KILLED = 3,
-    CLI_STATE_EVICTED = 4,  /* the peers went on without it */
+    CLI_STATE_EVICTED = 4, /* the peers went on without it */
     CLI_STATE_FAILED = 5
 } cli_state;
 
@@ -35,7 +35,7 @@ typedef struct cli_step_report {
     uint64_t dispatch_ns;
     uint64_t combine_ns;
     uint64_t agree_ns;
-    uint64_t generation;     /* after the step */
+    uint64_t generation; /* after the step */
 } cli_step_report;
 
 /* Everything a rank reports. Multiple of 16 bytes, no padding. */

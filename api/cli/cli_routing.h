@@ -30,11 +30,11 @@ typedef struct cli_routing {
     cli_routing_kind kind;
     uint32_t expert_count;
     uint32_t topk;
-    uint32_t zipf_halves;    /* exponent in halves */
-    uint32_t masked_permille;/* how many entries of a thousand become -1 */
-    uint64_t *zipf_weights;  /* [expert_count], for ZIPF */
-    cli_table table;         /* for TABLE */
-    const char *text;        /* as given */
+    uint32_t zipf_halves;     /* exponent in halves */
+    uint32_t masked_permille; /* how many entries of a thousand become -1 */
+    uint64_t *zipf_weights;   /* [expert_count], for ZIPF */
+    cli_table table;          /* for TABLE */
+    const char *text;         /* as given */
 } cli_routing;
 
 /* Reads "uniform", "zipf:1.5", "deepseek" or a file name; fills kind, exponent and table. On failure

@@ -14,7 +14,7 @@
 typedef struct cli_step {
     ep_oracle oracle; /* context: data */
     cli_data data;
-    uint32_t number;  /* from 1 */
+    uint32_t number; /* from 1 */
     uint32_t user_count;
     struct cli_step *next;
 } cli_step;

@@ -23,8 +23,7 @@ typedef struct cli_text {
     bool failed;
 } cli_text;
 
-void cli_text_append(cli_text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void cli_text_append(cli_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Appends a word so that a POSIX shell reads it back unchanged. */
 void cli_text_append_quoted(cli_text *text, const char *word);
 void cli_text_free(cli_text *text);

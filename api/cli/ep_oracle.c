@@ -125,9 +125,8 @@ bool ep_oracle_receive(const ep_oracle *oracle, uint32_t rank, const uint64_t *l
                        ep_oracle_received *received)
 {
     ep_oracle_received made = {0};
-    made.block_count = oracle->layout == IST_EP_EXPERT_MAJOR
-                           ? ep_oracle_local_count(oracle, rank)
-                           : oracle->rank_count;
+    made.block_count = oracle->layout == IST_EP_EXPERT_MAJOR ? ep_oracle_local_count(oracle, rank)
+                                                             : oracle->rank_count;
     made.counts = calloc((size_t)made.block_count + 1, sizeof *made.counts);
     made.first = calloc((size_t)made.block_count + 1, sizeof *made.first);
     if (made.counts == NULL || made.first == NULL) {

@@ -8,8 +8,7 @@
 
 #include <isthmus/backend.h>
 
-/* Weak, so that tests of the front can be linked without the simulator. */
-extern const ist_backend ist_backend_sim __attribute__((weak));
+extern const ist_backend ist_backend_sim;
 
 #define IST_MODULE_CUDA "libisthmus_cuda.so.0"
 #define IST_MODULE_CUDA_SYMBOL "ist_backend_cuda"

@@ -57,10 +57,10 @@ ist_status ist_event_record(ist_event *event, ist_stream *stream)
 {
     IST_RETURN_IF_ERROR(check_pair(event, stream, "event.record"));
     ist_world *world = event->object.world;
-    IST_RETURN_IF_ERROR(
-        world->ops.event_record(world->self, event->object.number, stream->object.number));
-    event->capture = ist_stream_capturing(stream) ? stream->capture : 0;
-    return IST_OK;
+    if (world->capture != 0) {
+        event->capture = ist_stream_capturing(stream) ? stream->capture : 0;
+    }
+    return world->ops.event_record(world->self, event->object.number, stream->object.number);
 }
 
 /* Whether the last record of the event is a place in the capture under way. */

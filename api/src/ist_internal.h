@@ -73,6 +73,7 @@ struct ist_world {
     uint32_t rank;
     uint32_t rank_count;
     uint64_t deadline_ns; /* resolved, never 0 */
+    uint32_t sm_count;    /* 0 until caps are known */
     ist_check check;      /* resolved, never AUTO */
     bool caps_known;
     bool has_devcomm;     /* the backend has device communicators at all */
@@ -285,9 +286,26 @@ void ist_out_write(void *out, const void *full, size_t full_bytes);
 
 /* ---- memory and tensors ----------------------------------------------------------------------- */
 
+/* Decides what is wrong with a range, given what mem_query said of it. */
+IST_COLD ist_status ist_memory_refuse(const ist_world *world, const void *mem, uint64_t bytes,
+                                      ist_status queried, uint32_t flags, uint32_t flags_needed,
+                                      const char *argument, const char *operation);
+
 /* Whether [mem, mem+bytes) is this rank's device memory and has all flags of `flags_needed`. */
-ist_status ist_memory_check(ist_world *world, const void *mem, uint64_t bytes,
-                            uint32_t flags_needed, const char *argument, const char *operation);
+static inline ist_status ist_memory_check(ist_world *world, const void *mem, uint64_t bytes,
+                                          uint32_t flags_needed, const char *argument,
+                                          const char *operation)
+{
+    uint32_t flags = 0;
+    ist_status queried = IST_ERR_ARGUMENT;
+    if (IST_LIKELY(mem != NULL && bytes <= UINTPTR_MAX - (uintptr_t)mem)) {
+        queried = world->ops.mem_query(world->self, mem, (size_t)bytes, &flags);
+        if (IST_LIKELY(queried == IST_OK && (flags & flags_needed) == flags_needed)) {
+            return IST_OK;
+        }
+    }
+    return ist_memory_refuse(world, mem, bytes, queried, flags, flags_needed, argument, operation);
+}
 
 /* Where a tensor lies. window_index 0: plain memory (index 0 is never a program's window). */
 typedef struct ist_tensor_place {

@@ -40,8 +40,8 @@ void ist_kernel_register(const ist_kernel *kernel)
     kernels[kernel_count++] = kernel;
 }
 
-static ist_status check_args(ist_world *world, const ist_kernel *kernel, const void *args,
-                             size_t args_bytes)
+static IST_COLD ist_status refuse_args(const ist_world *world, const ist_kernel *kernel,
+                                       const void *args, size_t args_bytes)
 {
     IST_RETURN_IF_ERROR(ist_check_pointer(world, kernel, "kernel", "launch"));
     if (args_bytes != kernel->args_bytes) {
@@ -49,10 +49,19 @@ static ist_status check_args(ist_world *world, const ist_kernel *kernel, const v
                               args_bytes, "args_bytes is %zu, kernel %s takes %u", args_bytes,
                               kernel->name, kernel->args_bytes);
     }
-    return args_bytes == 0 ? IST_OK : ist_check_pointer(world, args, "args", "launch");
+    return ist_check_pointer(world, args, "args", "launch");
 }
 
-static ist_status check_blocks(ist_world *world, uint32_t block_count)
+static inline ist_status check_args(const ist_world *world, const ist_kernel *kernel,
+                                    const void *args, size_t args_bytes)
+{
+    bool good = kernel != NULL && args_bytes == kernel->args_bytes &&
+                (args != NULL || args_bytes == 0);
+    return IST_LIKELY(good) ? IST_OK : refuse_args(world, kernel, args, args_bytes);
+}
+
+/* The first launch of a rank comes here too: it asks what the device can do. */
+static IST_COLD ist_status check_blocks_slowly(ist_world *world, uint32_t block_count)
 {
     const ist_backend_caps *caps = NULL;
     IST_RETURN_IF_ERROR(ist_world_caps(world, &caps));
@@ -62,6 +71,13 @@ static ist_status check_blocks(ist_world *world, uint32_t block_count)
     return ist_fail_value(world, IST_ERR_RANGE, "block_count", "launch", caps->sm_count,
                           block_count, "block_count is %u, 1 to %u is possible here", block_count,
                           caps->sm_count);
+}
+
+static inline ist_status check_blocks(ist_world *world, uint32_t block_count)
+{
+    return IST_LIKELY(block_count - 1u < world->sm_count)
+               ? IST_OK
+               : check_blocks_slowly(world, block_count);
 }
 
 ist_status ist_launch(ist_stream *stream, const ist_kernel *kernel, uint32_t block_count,

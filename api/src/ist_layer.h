@@ -26,8 +26,23 @@ typedef enum ist_call {
 } ist_call;
 
 const char *ist_call_name(ist_call call);
-/* Counts a call; a failure when this is the one that has to fail. One load while disarmed. */
-ist_status ist_call_fault_due(ist_call call);
+
+/* The call that is to fail: an ist_call, IST_CALL_ANY, or IST_CALL_NONE while disarmed. */
+#define IST_CALL_NONE (-2)
+#define IST_CALL_ANY (-1)
+extern atomic_int ist_call_fault_armed;
+IST_COLD ist_status ist_call_fault_count(void);
+
+/* Counts a call if it is watched; a failure when it is the one that has to fail. */
+static inline ist_status ist_call_fault_due(ist_call call)
+{
+    int armed = atomic_load_explicit(&ist_call_fault_armed, memory_order_acquire);
+    if (IST_LIKELY(armed != (int)call && armed != IST_CALL_ANY)) {
+        return IST_OK;
+    }
+    return ist_call_fault_count();
+}
+
 /* Whether worlds that start now need the layer. */
 bool ist_call_fault_wanted(void);
 

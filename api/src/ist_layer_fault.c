@@ -10,14 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CALL_ANY (-1)
+atomic_int ist_call_fault_armed = IST_CALL_NONE;
 
 static struct {
-    atomic_bool armed;
     atomic_ullong seen;
     atomic_ullong hits;
-    int call; /* ist_call or CALL_ANY; this and the next are written while disarmed */
-    uint64_t nth;
+    uint64_t nth; /* this and the next are written while disarmed */
     bool persistent;
     ist_status status;
 } fault;
@@ -33,14 +31,8 @@ const char *ist_call_name(ist_call call)
     return (uint32_t)call < IST_CALL_COUNT ? names[call] : "?";
 }
 
-ist_status ist_call_fault_due(ist_call call)
+ist_status ist_call_fault_count(void)
 {
-    if (IST_LIKELY(!atomic_load_explicit(&fault.armed, memory_order_acquire))) {
-        return IST_OK;
-    }
-    if (fault.call != CALL_ANY && fault.call != (int)call) {
-        return IST_OK;
-    }
     uint64_t number = atomic_fetch_add(&fault.seen, 1) + 1;
     if (number == fault.nth || (fault.persistent && number > fault.nth)) {
         atomic_fetch_add(&fault.hits, 1);
@@ -52,13 +44,14 @@ ist_status ist_call_fault_due(ist_call call)
 bool ist_call_fault_wanted(void)
 {
     const char *text = getenv("IST_CALL_FAULTS");
-    return atomic_load(&fault.armed) || (text != NULL && text[0] != '\0' && strcmp(text, "0") != 0);
+    bool set = text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
+    return set || atomic_load(&ist_call_fault_armed) != IST_CALL_NONE;
 }
 
 static ist_status call_find(const char *op, int *call)
 {
     if (op == NULL) {
-        *call = CALL_ANY;
+        *call = IST_CALL_ANY;
         return IST_OK;
     }
     for (int i = 0; i < IST_CALL_COUNT; ++i) {
@@ -73,26 +66,27 @@ static ist_status call_find(const char *op, int *call)
 
 ist_status ist_call_fault_arm(const char *op, uint64_t nth, int persistent, ist_status status)
 {
-    int call = CALL_ANY;
+    int call = IST_CALL_ANY;
     IST_RETURN_IF_ERROR(call_find(op, &call));
     if (nth != 0 && status >= 0) {
         return ist_fail(NULL, IST_ERR_ARGUMENT, "status", "call_fault.arm",
                         "status is %d, a failure (below 0) is required", (int)status);
     }
-    atomic_store(&fault.armed, false);
+    atomic_store(&ist_call_fault_armed, IST_CALL_NONE);
     atomic_store(&fault.seen, 0);
     atomic_store(&fault.hits, 0);
-    fault.call = call;
     fault.nth = nth;
     fault.persistent = persistent != 0;
     fault.status = status;
-    atomic_store_explicit(&fault.armed, nth != 0, memory_order_release);
+    if (nth != 0) {
+        atomic_store_explicit(&ist_call_fault_armed, call, memory_order_release);
+    }
     return IST_OK;
 }
 
 uint64_t ist_call_fault_disarm(uint64_t *hit_count)
 {
-    atomic_store(&fault.armed, false);
+    atomic_store(&ist_call_fault_armed, IST_CALL_NONE);
     if (hit_count != NULL) {
         *hit_count = atomic_load(&fault.hits);
     }

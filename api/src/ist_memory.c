@@ -59,36 +59,24 @@ ist_status ist_mem_free(ist_world *world, void *mem)
     return status;
 }
 
-static ist_status refuse_range(ist_world *world, const char *argument, const char *operation,
-                               uint64_t bytes)
+ist_status ist_memory_refuse(const ist_world *world, const void *mem, uint64_t bytes,
+                             ist_status queried, uint32_t flags, uint32_t flags_needed,
+                             const char *argument, const char *operation)
 {
-    return ist_fail_value(world, IST_ERR_ARGUMENT, argument, operation, 0, bytes,
-                          "%s with %" PRIu64 " bytes does not lie in one allocation of rank %u",
-                          argument, bytes, world->rank);
-}
-
-ist_status ist_memory_check(ist_world *world, const void *mem, uint64_t bytes,
-                            uint32_t flags_needed, const char *argument, const char *operation)
-{
-    uint32_t flags = 0;
     if (mem == NULL) {
         return ist_fail_null(world, argument, operation);
     }
-    if (bytes > UINTPTR_MAX - (uintptr_t)mem) {
-        return refuse_range(world, argument, operation, bytes);
+    if (queried == IST_ERR_ARGUMENT) {
+        return ist_fail_value(world, IST_ERR_ARGUMENT, argument, operation, 0, bytes,
+                              "%s with %" PRIu64 " bytes does not lie in one allocation of rank %u",
+                              argument, bytes, world->rank);
     }
-    ist_status status = world->ops.mem_query(world->self, mem, (size_t)bytes, &flags);
-    if (status == IST_ERR_ARGUMENT || status == IST_ERR_RANGE) {
-        return refuse_range(world, argument, operation, bytes);
+    if (queried != IST_OK) {
+        return queried;
     }
-    IST_RETURN_IF_ERROR(status);
-    if ((flags & flags_needed) != flags_needed) {
-        return ist_fail_value(world, IST_ERR_ARGUMENT, argument, operation, flags_needed, flags,
-                              "%s was allocated with flags 0x%" PRIx32 ", 0x%" PRIx32
-                              " is required",
-                              argument, flags, flags_needed);
-    }
-    return IST_OK;
+    return ist_fail_value(world, IST_ERR_ARGUMENT, argument, operation, flags_needed, flags,
+                          "%s was allocated with flags 0x%" PRIx32 ", 0x%" PRIx32 " is required",
+                          argument, flags, flags_needed);
 }
 
 ist_status ist_mem_peek(ist_world *world, const void *mem, void *host, size_t bytes)

@@ -74,9 +74,7 @@ static void add_builtins(void)
         return;
     }
     add(CUDA_NAME, NULL, true);
-    if (&ist_backend_sim != NULL) {
-        add(ist_backend_sim.name, &ist_backend_sim, false);
-    }
+    add(ist_backend_sim.name, &ist_backend_sim, false);
 }
 
 static entry *find(const char *name)

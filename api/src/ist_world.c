@@ -258,6 +258,7 @@ ist_status ist_world_caps(ist_world *world, const ist_backend_caps **caps)
         ist_backend_caps known = {.size = sizeof(known)};
         IST_RETURN_IF_ERROR(world->ops.caps(world->self, &known));
         world->caps = known;
+        world->sm_count = known.sm_count;
         world->caps_known = true;
     }
     *caps = &world->caps;

@@ -219,7 +219,7 @@ static void sim_put_meet_faults(sim_put *put)
     ist_fault_class class_bit = put->bytes > 0 ? IST_FAULT_PUTS : IST_FAULT_SIGNALS;
     const ist_fault *fault =
         sim_fault_on_transfer(rank->world->faults, class_bit, rank->index,
-                              put->dst->member->rank->index, rank->world->now_ps / SIM_PS_PER_NS);
+                              put->dst->member->rank->index, rank->world->now_ps);
     if (fault != NULL) {
         sim_put_strike(put, fault);
     }

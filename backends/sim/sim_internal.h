@@ -20,6 +20,7 @@
 #include <isthmus/unstable/sim.h>
 #include <stdbool.h>
 
+typedef struct sim_conductor sim_conductor;
 typedef struct sim_world sim_world;
 typedef struct sim_rank sim_rank;
 typedef struct sim_stream sim_stream;
@@ -423,7 +424,7 @@ struct sim_world {
     uint64_t rank_stride;
     bool deadlocked;
     uint32_t unwind_max;
-    struct sim_conductor *conductor; /* ranks are processes, or NULL */
+    sim_conductor *conductor; /* ranks are processes, or NULL */
 };
 
 /* sim_heap.c */

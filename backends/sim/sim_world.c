@@ -13,9 +13,11 @@ static void sim_host_main(void *argument)
     sim_rank *rank = argument;
     sim_world *world = rank->world;
     rank->status = world->host_main(rank);
-    sim_actor_sync(&rank->host);
     rank->ended = true;
-    sim_event_log(world, IST_SIM_RANK_END, rank, -1, (uint32_t)-(int32_t)rank->status, 0);
+    if (!rank->dead) { /* how a dead rank's program unwinds is nobody's business */
+        sim_actor_sync(&rank->host);
+        sim_event_log(world, IST_SIM_RANK_END, rank, -1, (uint32_t)-(int32_t)rank->status, 0);
+    }
     --world->hosts_alive;
     rank->host.state = SIM_ENDED;
 }

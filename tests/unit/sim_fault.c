@@ -246,14 +246,14 @@ static void test_allocations(void **state)
 enum { RANKS = 5, FAULTS_MAX = 40, STEPS = 400 };
 
 /* Plain words for what the plan says, one walk over all faults at each question. */
-typedef struct model {
+typedef struct fault_model {
     ist_fault faults[FAULTS_MAX];
     uint32_t count;
     bool struck[FAULTS_MAX], armed[FAULTS_MAX];
     int32_t victim[FAULTS_MAX];
     uint64_t matches[FAULTS_MAX];
     uint64_t passes[FAULTS_MAX][RANKS];
-} model;
+} fault_model;
 
 static bool model_is_transfer(const ist_fault *fault)
 {
@@ -262,13 +262,13 @@ static bool model_is_transfer(const ist_fault *fault)
            fault->kind == IST_FAULT_ERROR;
 }
 
-static bool model_concerns(const model *model, uint32_t i, uint32_t rank)
+static bool model_concerns(const fault_model *model, uint32_t i, uint32_t rank)
 {
     return model->victim[i] == IST_FAULT_ANY || model->victim[i] == (int32_t)rank;
 }
 
 /* Fault i meets rank: true if the engine has to apply it. */
-static bool model_meet(model *model, uint32_t i, uint32_t rank)
+static bool model_meet(fault_model *model, uint32_t i, uint32_t rank)
 {
     if (model->struck[i] || model->armed[i]) {
         return false;
@@ -282,7 +282,7 @@ static bool model_meet(model *model, uint32_t i, uint32_t rank)
     return true;
 }
 
-static void check_op(model *model, sim_faults *faults, uint32_t rank, uint64_t op)
+static void check_op(fault_model *model, sim_faults *faults, uint32_t rank, uint64_t op)
 {
     for (uint32_t i = 0; i < model->count; i++) {
         const ist_fault *fault = &model->faults[i];
@@ -296,7 +296,7 @@ static void check_op(model *model, sim_faults *faults, uint32_t rank, uint64_t o
     assert_true(sim_fault_next_op(faults, rank) > op);
 }
 
-static void check_point(model *model, sim_faults *faults, uint32_t rank, const char *point)
+static void check_point(fault_model *model, sim_faults *faults, uint32_t rank, const char *point)
 {
     uint32_t cursor = 0;
     for (uint32_t i = 0; i < model->count; i++) {
@@ -310,7 +310,7 @@ static void check_point(model *model, sim_faults *faults, uint32_t rank, const c
     assert_null(sim_fault_on_point(faults, rank, point, &cursor));
 }
 
-static void check_transfer(model *model, sim_faults *faults, ist_fault_class class_bit,
+static void check_transfer(fault_model *model, sim_faults *faults, ist_fault_class class_bit,
                            uint32_t src, uint32_t dst, uint64_t now_ps)
 {
     const ist_fault *expected = NULL;
@@ -361,7 +361,7 @@ static ist_fault draw_fault(sim_prng *prng)
     return fault;
 }
 
-static sim_faults *draw_faults(sim_prng *prng, model *model)
+static sim_faults *draw_faults(sim_prng *prng, fault_model *model)
 {
     ist_fault_plan *plan = NULL;
     assert_int_equal(ist_fault_plan_open(&plan), IST_OK);
@@ -381,7 +381,7 @@ static sim_faults *draw_faults(sim_prng *prng, model *model)
 
 static void check_world(uint64_t seed)
 {
-    static model model;
+    static fault_model model;
     uint64_t ops[RANKS] = {0};
     sim_prng prng;
     sim_prng_seed(&prng, seed);
@@ -415,9 +415,9 @@ int main(int argument_count, char **arguments)
     print_message("seeds %llu and on\n", (unsigned long long)first_seed);
     ist_log_sink_set(quiet, NULL, IST_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_timed),     cmocka_unit_test(test_ops),
-        cmocka_unit_test(test_points),    cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_empty),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_timed),       cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_points),      cmocka_unit_test(test_transfers),
         cmocka_unit_test(test_allocations), cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

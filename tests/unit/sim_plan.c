@@ -187,8 +187,7 @@ static void test_bad_faults(void **state)
         assert_int_equal(ist_fault_plan_add(plan, &fault), IST_ERR_ARGUMENT);
         assert_string_equal(last_error().object, rows[i].object);
     }
-    ist_fault fault = {
-        .size = sizeof fault, .kind = IST_FAULT_KILL, .trigger = IST_FAULT_AT_POINT};
+    ist_fault fault = {.size = sizeof fault, .kind = IST_FAULT_KILL, .trigger = IST_FAULT_AT_POINT};
     memset(fault.point, 'x', sizeof fault.point);
     assert_int_equal(ist_fault_plan_add(plan, &fault), IST_ERR_ARGUMENT);
     assert_string_equal(last_error().object, "fault.point");
@@ -317,7 +316,8 @@ static const struct {
     {ONE("{\"kind\":\"drop\",\"classes\":[\"stores\"]}"),
      {"faults[1]", "\"classes\" is [\"stores\"]", "delays only"}},
     {ONE("{\"kind\":\"delay\",\"nth\":2}"), {"faults[1]", "\"duration_ns\" is missing", "1"}},
-    {ONE("{\"kind\":\"slow\",\"rank\":1,\"at_ns\":2,\"ratio\":0}"), {"faults[1]", "is 0", "from 1"}},
+    {ONE("{\"kind\":\"slow\",\"rank\":1,\"at_ns\":2,\"ratio\":0}"),
+     {"faults[1]", "is 0", "from 1"}},
 };
 
 static void test_bad_texts(void **state)
@@ -384,19 +384,37 @@ static void test_load(void **state)
 /* ------------------------------------------------------------------------------ random plans */
 
 static const ist_fault_budget budgets[] = {
-    {.size = sizeof(ist_fault_budget), .rank_count = 4, .kill_count_max = 1,
-     .stall_count_max = 2, .transfer_count_max = 6, .link_count_max = 3, .horizon_ops = 200,
+    {.size = sizeof(ist_fault_budget),
+     .rank_count = 4,
+     .kill_count_max = 1,
+     .stall_count_max = 2,
+     .transfer_count_max = 6,
+     .link_count_max = 3,
+     .horizon_ops = 200,
      .stall_ns_max = 50000},
-    {.size = sizeof(ist_fault_budget), .rank_count = 64, .kill_count_max = 31,
-     .stall_count_max = 40, .transfer_count_max = 100, .link_count_max = 100,
-     .horizon_ops = 100000, .stall_ns_max = 1000000, .legal_only = 1},
-    {.size = sizeof(ist_fault_budget), .rank_count = 2, .kill_count_max = 1,
-     .stall_count_max = 9, .transfer_count_max = 2, .link_count_max = 1, .horizon_ops = 1,
+    {.size = sizeof(ist_fault_budget),
+     .rank_count = 64,
+     .kill_count_max = 31,
+     .stall_count_max = 40,
+     .transfer_count_max = 100,
+     .link_count_max = 100,
+     .horizon_ops = 100000,
+     .stall_ns_max = 1000000,
+     .legal_only = 1},
+    {.size = sizeof(ist_fault_budget),
+     .rank_count = 2,
+     .kill_count_max = 1,
+     .stall_count_max = 9,
+     .transfer_count_max = 2,
+     .link_count_max = 1,
+     .horizon_ops = 1,
      .stall_ns_max = 1},
-    {.size = sizeof(ist_fault_budget), .rank_count = 1, .stall_count_max = 1,
-     .transfer_count_max = 5, .link_count_max = 5},
-    {.size = sizeof(ist_fault_budget), .rank_count = 8, .legal_only = 1,
-     .transfer_count_max = 10},
+    {.size = sizeof(ist_fault_budget),
+     .rank_count = 1,
+     .stall_count_max = 1,
+     .transfer_count_max = 5,
+     .link_count_max = 5},
+    {.size = sizeof(ist_fault_budget), .rank_count = 8, .legal_only = 1, .transfer_count_max = 10},
 };
 
 typedef struct tally {
@@ -533,15 +551,20 @@ static void test_bad_budgets(void **state)
     } rows[] = {
         {"budget.size", IST_ERR_SIZE, {.size = 8, .rank_count = 2}},
         {"budget.rank_count", IST_ERR_ARGUMENT, {.size = sizeof(ist_fault_budget)}},
-        {"budget.kill_count_max", IST_ERR_ARGUMENT,
+        {"budget.kill_count_max",
+         IST_ERR_ARGUMENT,
          {.size = sizeof(ist_fault_budget), .rank_count = 2, .kill_count_max = 2}},
-        {"budget.legal_only", IST_ERR_ARGUMENT,
+        {"budget.legal_only",
+         IST_ERR_ARGUMENT,
          {.size = sizeof(ist_fault_budget), .rank_count = 2, .legal_only = 2}},
-        {"budget.horizon_ops", IST_ERR_ARGUMENT,
+        {"budget.horizon_ops",
+         IST_ERR_ARGUMENT,
          {.size = sizeof(ist_fault_budget), .rank_count = 2, .horizon_ops = UINT64_MAX}},
-        {"budget.stall_ns_max", IST_ERR_ARGUMENT,
+        {"budget.stall_ns_max",
+         IST_ERR_ARGUMENT,
          {.size = sizeof(ist_fault_budget), .rank_count = 2, .stall_ns_max = UINT64_MAX}},
-        {"budget.reserved", IST_ERR_RESERVED,
+        {"budget.reserved",
+         IST_ERR_RESERVED,
          {.size = sizeof(ist_fault_budget), .rank_count = 2, .reserved = 1}},
     };
     ist_fault_plan *plan = open_plan();
@@ -564,7 +587,8 @@ static ist_status fill_plan(const char *path)
     assert_true(status == IST_OK || count == 0);
     for (int i = 0; i < 4 && status == IST_OK; i++) {
         count = ist_fault_plan_count(plan);
-        status = i % 2 == 0 ? ist_fault_plan_parse(plan, all_kinds) : ist_fault_plan_load(plan, path);
+        status =
+            i % 2 == 0 ? ist_fault_plan_parse(plan, all_kinds) : ist_fault_plan_load(plan, path);
     }
     assert_true(status == IST_OK || ist_fault_plan_count(plan) == count);
     ist_fault_plan_close(plan);

@@ -72,7 +72,8 @@ typedef struct ist_devcomm_desc {
     /* host time */                                                                                \
     X(clock, (void *self, uint64_t *now_ns), (self, now_ns), IST_REQUIRED)                         \
     X(sleep, (void *self, uint64_t ns), (self, ns), IST_REQUIRED)                                  \
-    /* memory; query: IST_OK and flags if the range lies in one allocation of this rank */         \
+    /* memory; query: IST_OK and flags if the range lies in one allocation of this rank, else      \
+       IST_ERR_ARGUMENT without a record */                                                        \
     X(mem_alloc, (void *self, size_t bytes, uint32_t flags, void **mem),                           \
       (self, bytes, flags, mem), IST_REQUIRED)                                                     \
     X(mem_free, (void *self, void *mem), (self, mem), IST_REQUIRED)                                \
@@ -117,7 +118,8 @@ typedef struct ist_devcomm_desc {
       IST_OPTIONAL)                                                                                \
     X(graph_close, (void *self, uint64_t graph), (self, graph), IST_OPTIONAL)                      \
     /* communicators; exchange: host all-gather of `bytes` a rank, missing ranks are zeroed and    \
-       marked in lost_words, every rank that returns IST_OK has the same result */                 \
+       marked in lost_words, every rank that returns IST_OK has the same result. id_create: 128    \
+       bytes, of which the front replaces the last 8 */                                            \
     X(id_create, (void *self, uint8_t *id), (self, id), IST_REQUIRED)                              \
     X(comm_open, (void *self, const ist_backend_comm_desc *desc, uint64_t *comm,                   \
                   ist_backend_comm_info *info),                                                    \

@@ -219,9 +219,9 @@ IST_END_DECLS
 #define IST_DEVICE_FN static inline
 #define IST_KERNEL(name_, args_type)                                                               \
     static void ist_kernel_body_##name_(ist_coop *coop, const args_type *args);                    \
-    static void ist_kernel_entry_##name_(ist_coop *coop, const void *args)                         \
+    static void ist_kernel_entry_##name_(ist_coop *coop, const void *args_)                        \
     {                                                                                              \
-        ist_kernel_body_##name_(coop, (const args_type *)args);                                    \
+        ist_kernel_body_##name_(coop, (const args_type *)args_);                                   \
     }                                                                                              \
     extern const ist_kernel ist_kernel_##name_;                                                    \
     const ist_kernel ist_kernel_##name_ = {#name_, (uint32_t)sizeof(args_type), 0,                 \
@@ -360,7 +360,8 @@ IST_API int ist_aborted(ist_coop *coop, const ist_dev_comm *dev);
 /** Arrives: release of earlier accesses at system scope. */
 IST_API void ist_lsa_barrier_arrive(ist_coop *coop, const ist_dev_comm *dev, uint32_t index);
 /** Waits for the others' arrival: acquire at system scope. The barrier stays usable after a
- *  timeout. @return DONE; TIMEOUT (some peer, see results if not NULL); ABORTED */
+ *  timeout. results, if not NULL, is [lsa_size] by index in the team.
+ *  @return DONE; TIMEOUT (some peer); ABORTED; ERROR (no such barrier) */
 IST_API ist_wait_result ist_lsa_barrier_wait(ist_coop *coop, const ist_dev_comm *dev,
                                              uint32_t index, uint64_t deadline_ns,
                                              uint8_t *results);

@@ -23,8 +23,10 @@ IST_DEVICE_FN uint64_t *ist_cuda_barrier_words(const ist_dev_comm *dev, uint32_t
 
 /** The tag of the barrier that is to come: the last one's plus 1 in the generation now in force. */
 IST_DEVICE_FN uint64_t ist_cuda_barrier_tag(ist_coop *coop, const ist_dev_comm *dev,
-                                            uint64_t completed)
+                                            uint32_t index)
 {
+    uint64_t completed = ist_load_u64(coop, ist_cuda_barrier_words(dev, index, dev->lsa_rank),
+                                      IST_RELAXED, IST_SCOPE_DEVICE);
     ist_dev_mask *mask = ist_cuda_mask(dev);
     if (mask == NULL) {
         return completed + 1u;
@@ -35,17 +37,19 @@ IST_DEVICE_FN uint64_t ist_cuda_barrier_tag(ist_coop *coop, const ist_dev_comm *
     return (completed >> IST_CUDA_BARRIER_COUNT_BITS == generation ? completed : base) + 1u;
 }
 
-/** Every lane derives the tag itself; the word with the last one changes only after a wait. */
+/** Every lane that serves a member derives the tag itself: the word it comes from changes only
+ *  after a wait. The mask is read before the tag is needed, so that the loads overlap.
+ *  @return the tag, 0 in lanes without a member */
 IST_DEVICE_FN uint64_t ist_cuda_barrier_arrive(ist_coop *coop, const ist_dev_comm *dev,
                                                uint32_t index)
 {
-    ist_coop_sync(coop);
-    uint64_t completed = ist_load_u64(coop, ist_cuda_barrier_words(dev, index, dev->lsa_rank),
-                                      IST_RELAXED, IST_SCOPE_DEVICE);
-    uint64_t tag = ist_cuda_barrier_tag(coop, dev, completed);
+    uint64_t tag = 0;
     uint32_t first = dev->rank - dev->lsa_rank;
+    ist_coop_sync(coop);
     for (uint32_t i = coop->thread; i < dev->lsa_size; i += coop->thread_count) {
-        if (i != dev->lsa_rank && ist_mask_active(coop, dev, first + i)) {
+        int active = ist_mask_active(coop, dev, first + i);
+        tag = ist_cuda_barrier_tag(coop, dev, index);
+        if (i != dev->lsa_rank && active) {
             ist_store_u64(coop, ist_cuda_barrier_words(dev, index, i) + 1u + dev->lsa_rank, tag,
                           IST_RELEASE, IST_SCOPE_SYSTEM);
         }
@@ -85,7 +89,7 @@ IST_DEVICE_FN ist_wait_result ist_cuda_barrier_wait(ist_coop *coop, const ist_de
         ist_wait_result one = ist_cuda_barrier_wait_member(coop, dev, words + 1u + i, tag,
                                                            first + i, deadline_ns);
         if (results != NULL) {
-            results[first + i] = (uint8_t)one;
+            results[i] = (uint8_t)one;
         }
         if (one != IST_WAIT_MASKED) {
             result = one > result ? one : result;
@@ -100,24 +104,31 @@ IST_DEVICE_FN ist_wait_result ist_cuda_barrier_wait(ist_coop *coop, const ist_de
 
 IST_DEVICE_FN void ist_lsa_barrier_arrive(ist_coop *coop, const ist_dev_comm *dev, uint32_t index)
 {
-    ist_cuda_barrier_arrive(coop, dev, index);
+    if (index < dev->lsa_barrier_count) {
+        ist_cuda_barrier_arrive(coop, dev, index);
+    }
 }
 
-/** The tag is derived again: the generation must not change between arrive and wait. */
+/** The tag is derived again: the generation must not change between arrive and wait. A barrier that
+ *  does not exist gives ERROR. */
 IST_DEVICE_FN ist_wait_result ist_lsa_barrier_wait(ist_coop *coop, const ist_dev_comm *dev,
                                                    uint32_t index, uint64_t deadline_ns,
                                                    uint8_t *results)
 {
-    uint64_t completed = ist_load_u64(coop, ist_cuda_barrier_words(dev, index, dev->lsa_rank),
-                                      IST_RELAXED, IST_SCOPE_DEVICE);
-    return ist_cuda_barrier_wait(coop, dev, index, ist_cuda_barrier_tag(coop, dev, completed),
-                                 deadline_ns, results);
+    if (index >= dev->lsa_barrier_count) {
+        return IST_WAIT_ERROR;
+    }
+    uint64_t tag = coop->thread < dev->lsa_size ? ist_cuda_barrier_tag(coop, dev, index) : 0;
+    return ist_cuda_barrier_wait(coop, dev, index, tag, deadline_ns, results);
 }
 
 IST_DEVICE_FN ist_wait_result ist_lsa_barrier_sync(ist_coop *coop, const ist_dev_comm *dev,
                                                    uint32_t index, uint64_t deadline_ns,
                                                    uint8_t *results)
 {
+    if (index >= dev->lsa_barrier_count) {
+        return IST_WAIT_ERROR;
+    }
     uint64_t tag = ist_cuda_barrier_arrive(coop, dev, index);
     return ist_cuda_barrier_wait(coop, dev, index, tag, deadline_ns, results);
 }

@@ -19,7 +19,9 @@
 #endif
 
 /** Loads in flight; the other stages drain their stores meanwhile. */
+#ifndef IST_CUDA_BULK_LOADS
 #define IST_CUDA_BULK_LOADS 2u
+#endif
 
 struct ist_cuda_chunk {
     uint64_t to[IST_ROW_TARGETS_MAX]; /* global addresses */
@@ -126,7 +128,7 @@ IST_DEVICE_FN void ist_cuda_bulk_prepare(ist_coop *coop)
         coop->bulk_fenced = 0;
     }
     if (!coop->bulk_fenced) {
-        asm volatile("fence.proxy.async;" ::: "memory");
+        asm volatile("fence.proxy.async.global;" ::: "memory");
         coop->bulk_fenced = 1;
     }
 }

@@ -44,28 +44,38 @@ IST_DEVICE_FN void ist_cuda_error_write(ist_coop *coop, ist_dev_error *entry,
     ist_store_u64(coop, &entry->waited_ns, error->waited_ns, IST_RELAXED, IST_SCOPE_SYSTEM);
 }
 
+/** The turn to write entry `count`: its `reserved` word, 0 at rest, is the lock. */
+IST_DEVICE_FN int ist_cuda_error_append(ist_coop *coop, ist_dev_mask *mask, uint64_t count,
+                                        const ist_dev_error *error)
+{
+    ist_dev_error *entry = &mask->errors[count];
+    if (!ist_cuda_try_lock(&entry->reserved)) {
+        return 0;
+    }
+    int mine = ist_load_u64(coop, &mask->error_count, IST_RELAXED, IST_SCOPE_SYSTEM) == count;
+    if (mine) {
+        ist_cuda_error_write(coop, entry, error);
+        ist_store_u64(coop, &mask->error_count, count + 1u, IST_RELEASE, IST_SCOPE_SYSTEM);
+    }
+    ist_store_u32(coop, &entry->reserved, 0, IST_RELEASE, IST_SCOPE_SYSTEM);
+    return mine;
+}
+
 /**
- * Appends to the ring and raises the count with release, so that whoever reads a count with acquire
- * finds that many entries written. Lanes that drop peers at the same time take turns: the entry's
- * `reserved` word, 0 at rest, is its lock.
+ * Keeps the first IST_DEV_ERRORS_MAX errors and counts all. The count is raised with release after
+ * the entry is written: whoever reads a count with acquire finds that many entries complete. Lanes
+ * that drop peers at the same time take turns.
  */
 IST_DEVICE_FN void ist_cuda_error_record(ist_coop *coop, ist_dev_mask *mask,
                                          const ist_dev_error *error)
 {
     for (;;) {
         uint64_t count = ist_load_u64(coop, &mask->error_count, IST_RELAXED, IST_SCOPE_SYSTEM);
-        ist_dev_error *entry = &mask->errors[count % IST_DEV_ERRORS_MAX];
-        if (!ist_cuda_try_lock(&entry->reserved)) {
-            continue;
+        if (count >= IST_DEV_ERRORS_MAX) {
+            ist_fetch_add_u64(coop, &mask->error_count, 1, IST_RELEASE, IST_SCOPE_SYSTEM);
+            return;
         }
-        int mine =
-            ist_load_u64(coop, &mask->error_count, IST_RELAXED, IST_SCOPE_SYSTEM) == count;
-        if (mine) {
-            ist_cuda_error_write(coop, entry, error);
-            ist_store_u64(coop, &mask->error_count, count + 1u, IST_RELEASE, IST_SCOPE_SYSTEM);
-        }
-        ist_store_u32(coop, &entry->reserved, 0, IST_RELEASE, IST_SCOPE_SYSTEM);
-        if (mine) {
+        if (ist_cuda_error_append(coop, mask, count, error)) {
             return;
         }
     }
@@ -77,7 +87,7 @@ IST_DEVICE_FN int ist_mask_drop(ist_coop *coop, const ist_dev_comm *dev,
                                 const ist_dev_error *error)
 {
     ist_dev_mask *mask = ist_cuda_mask(dev);
-    if (mask == NULL) {
+    if (mask == NULL || !ist_mask_active(coop, dev, error->peer)) {
         return 0;
     }
     int first;

@@ -67,42 +67,65 @@ IST_DEVICE_FN uint32_t ist_coop_scan(ist_coop *coop, uint32_t *values, uint32_t 
 
 /* ---- ranking by key -------------------------------------------------------------------------- */
 
+/** Keys that a lane has loaded before it uses the first. */
+#define IST_CUDA_RANK_DEPTH 4u
+
 /** How one call is laid out: `warps` warps with `stretch` items and key_count counters each. */
 struct ist_cuda_ranking {
     const int32_t *keys;
     uint32_t count;
     uint32_t key_count;
     uint32_t warps;
-    uint32_t stretch;
-    uint32_t *counters;
+    uint32_t stretch; /* a multiple of 32 * IST_CUDA_RANK_DEPTH */
 };
 
-/**
- * Counters lie in the stages of the bulk copies (idle: the caller has synced), one row a warp. If
- * not even one row fits, `totals` itself counts, for one warp.
- */
-IST_DEVICE_FN void ist_cuda_ranking_plan(const ist_coop *coop, ist_cuda_ranking *plan,
-                                         uint32_t *totals)
+/** Counters lie in the stages of the bulk copies, which are idle after a sync: one row a warp. */
+IST_DEVICE_FN uint32_t *ist_cuda_counters(const ist_coop *coop, const ist_cuda_ranking *plan)
 {
-    uint32_t room = ist_cuda_bulk_staged() ? IST_CUDA_STAGES * IST_CUDA_STAGE_BYTES / 4u : 0u;
-    uint32_t rows = plan->key_count == 0 ? 1u : room / plan->key_count;
-    uint32_t useful = (plan->count + 31u) / 32u;
-    plan->counters = rows == 0 ? totals : (uint32_t *)(coop->scratch + IST_CUDA_SCRATCH_BYTES);
-    plan->warps = min(max(min(rows, useful), 1u), coop->thread_count / 32u);
-    plan->stretch = (useful + plan->warps - 1u) / plan->warps * 32u;
+    return (uint32_t *)(coop->scratch + IST_CUDA_SCRATCH_BYTES) +
+           coop->thread / 32u * plan->key_count;
 }
 
-/** Counts the keys of each warp's stretch. */
+/** @return 0 when not even the counters of one warp fit */
+IST_DEVICE_FN int ist_cuda_ranking_plan(const ist_coop *coop, ist_cuda_ranking *plan)
+{
+    const uint32_t step = 32u * IST_CUDA_RANK_DEPTH;
+    uint32_t room = ist_cuda_bulk_staged() ? IST_CUDA_STAGES * IST_CUDA_STAGE_BYTES / 4u : 0u;
+    uint32_t rows = plan->key_count == 0 ? 1u : room / plan->key_count;
+    uint32_t useful = (plan->count + step - 1u) / step;
+    plan->warps = min(max(min(rows, useful), 1u), coop->thread_count / 32u);
+    plan->stretch = (useful + plan->warps - 1u) / plan->warps * step;
+    return rows != 0;
+}
+
+/** The keys of a lane at `first` and 32, 64 … items further; UINT32_MAX for what does not count. */
+IST_DEVICE_FN void ist_cuda_ranking_load(const ist_cuda_ranking *plan, uint32_t first,
+                                         uint32_t *keys)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < IST_CUDA_RANK_DEPTH; ++i) {
+        uint32_t at = first + 32u * i;
+        keys[i] = at < plan->count ? (uint32_t)plan->keys[at] : UINT32_MAX;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < IST_CUDA_RANK_DEPTH; ++i) {
+        keys[i] = keys[i] < plan->key_count ? keys[i] : UINT32_MAX;
+    }
+}
+
+/** Counts the keys of this warp's stretch. */
 IST_DEVICE_FN void ist_cuda_ranking_count(const ist_coop *coop, const ist_cuda_ranking *plan)
 {
-    uint32_t warp = coop->thread / 32u;
-    uint32_t first = warp * plan->stretch;
-    uint32_t *counters = plan->counters + (uint64_t)warp * plan->key_count;
-    for (uint32_t step = ist_cuda_lane(coop); step < plan->stretch; step += 32u) {
-        uint32_t i = first + step;
-        uint32_t key = i < plan->count ? (uint32_t)plan->keys[i] : UINT32_MAX;
-        if (key < plan->key_count) {
-            atomicAdd(&counters[key], 1u);
+    uint32_t *counters = ist_cuda_counters(coop, plan);
+    uint32_t begin = coop->thread / 32u * plan->stretch + ist_cuda_lane(coop);
+    for (uint32_t at = 0; at < plan->stretch; at += 32u * IST_CUDA_RANK_DEPTH) {
+        uint32_t keys[IST_CUDA_RANK_DEPTH];
+        ist_cuda_ranking_load(plan, begin + at, keys);
+#pragma unroll
+        for (uint32_t i = 0; i < IST_CUDA_RANK_DEPTH; ++i) {
+            if (keys[i] != UINT32_MAX) {
+                atomicAdd(&counters[keys[i]], 1u);
+            }
         }
     }
 }
@@ -111,40 +134,84 @@ IST_DEVICE_FN void ist_cuda_ranking_count(const ist_coop *coop, const ist_cuda_r
 IST_DEVICE_FN void ist_cuda_ranking_sum(const ist_coop *coop, const ist_cuda_ranking *plan,
                                         uint32_t *totals)
 {
+    uint32_t *rows = (uint32_t *)(coop->scratch + IST_CUDA_SCRATCH_BYTES);
     for (uint32_t key = coop->thread; key < plan->key_count; key += coop->thread_count) {
         uint32_t sum = 0;
+#pragma unroll 8
         for (uint32_t warp = 0; warp < plan->warps; ++warp) {
-            uint32_t *counter = &plan->counters[(uint64_t)warp * plan->key_count + key];
-            uint32_t count = *counter;
-            *counter = sum;
+            uint32_t count = rows[warp * plan->key_count + key];
+            rows[warp * plan->key_count + key] = sum;
             sum += count;
         }
         totals[key] = sum;
     }
 }
 
-/** Gives every item of a warp's stretch its ordinal, 32 at a time, and moves the counters on. */
+/** Ordinals of 32 items, a lane each; moves the counters on. */
+IST_DEVICE_FN uint32_t ist_cuda_ranking_step(uint32_t *counters, uint32_t key, uint32_t lane)
+{
+    int valid = key != UINT32_MAX;
+    uint32_t same = __match_any_sync(IST_CUDA_ALL_LANES, key);
+    uint32_t earlier = __popc(same & ((1u << lane) - 1u));
+    uint32_t base = valid ? counters[key] : 0u;
+    __syncwarp();
+    if (valid && earlier == 0) {
+        counters[key] = base + __popc(same);
+    }
+    __syncwarp();
+    return valid ? base + earlier : UINT32_MAX;
+}
+
+/** Gives every item of this warp's stretch its ordinal. */
 IST_DEVICE_FN void ist_cuda_ranking_assign(const ist_coop *coop, const ist_cuda_ranking *plan,
-                                           uint32_t *ordinals)
+                                           uint32_t *counters, uint32_t *ordinals)
 {
     uint32_t lane = ist_cuda_lane(coop);
-    uint32_t warp = coop->thread / 32u;
-    uint32_t *counters = plan->counters + (uint64_t)warp * plan->key_count;
-    for (uint32_t step = 0; step < plan->stretch; step += 32u) {
-        uint32_t i = warp * plan->stretch + step + lane;
-        uint32_t key = i < plan->count ? (uint32_t)plan->keys[i] : UINT32_MAX;
-        int valid = key < plan->key_count;
-        uint32_t same = __match_any_sync(IST_CUDA_ALL_LANES, valid ? key : UINT32_MAX);
-        uint32_t earlier = __popc(same & ((1u << lane) - 1u));
-        uint32_t base = valid ? counters[key] : 0u;
-        __syncwarp();
-        if (valid && earlier == 0) {
-            counters[key] = base + __popc(same);
+    uint32_t begin = coop->thread / 32u * plan->stretch + lane;
+    for (uint32_t at = 0; at < plan->stretch; at += 32u * IST_CUDA_RANK_DEPTH) {
+        uint32_t keys[IST_CUDA_RANK_DEPTH];
+        ist_cuda_ranking_load(plan, begin + at, keys);
+#pragma unroll
+        for (uint32_t i = 0; i < IST_CUDA_RANK_DEPTH; ++i) {
+            uint32_t ordinal = ist_cuda_ranking_step(counters, keys[i], lane);
+            if (begin + at + 32u * i < plan->count) {
+                ordinals[begin + at + 32u * i] = ordinal;
+            }
         }
-        __syncwarp();
-        if (i < plan->count) {
-            ordinals[i] = valid ? base + earlier : UINT32_MAX;
-        }
+    }
+}
+
+/** All warps: count, sum over warps, assign. */
+IST_DEVICE_FN void ist_cuda_ranking_run(const ist_coop *coop, const ist_cuda_ranking *plan,
+                                        uint32_t *ordinals, uint32_t *totals)
+{
+    uint32_t *rows = (uint32_t *)(coop->scratch + IST_CUDA_SCRATCH_BYTES);
+    int takes_part = coop->thread / 32u < plan->warps;
+    for (uint32_t i = coop->thread; i < plan->warps * plan->key_count; i += coop->thread_count) {
+        rows[i] = 0;
+    }
+    __syncthreads();
+    if (takes_part) {
+        ist_cuda_ranking_count(coop, plan);
+    }
+    __syncthreads();
+    ist_cuda_ranking_sum(coop, plan, totals);
+    __syncthreads();
+    if (takes_part) {
+        ist_cuda_ranking_assign(coop, plan, ist_cuda_counters(coop, plan), ordinals);
+    }
+}
+
+/** Too many keys for shared memory: `totals` itself counts, for one warp. */
+IST_DEVICE_FN void ist_cuda_ranking_run_slow(const ist_coop *coop, const ist_cuda_ranking *plan,
+                                             uint32_t *ordinals, uint32_t *totals)
+{
+    for (uint32_t i = coop->thread; i < plan->key_count; i += coop->thread_count) {
+        totals[i] = 0;
+    }
+    __syncthreads();
+    if (coop->thread < 32u) {
+        ist_cuda_ranking_assign(coop, plan, totals, ordinals);
     }
 }
 
@@ -156,22 +223,10 @@ IST_DEVICE_FN void ist_coop_rank_by_key(ist_coop *coop, const int32_t *keys, uin
     plan.count = count;
     plan.key_count = key_count;
     ist_coop_sync(coop);
-    ist_cuda_ranking_plan(coop, &plan, totals);
-    int in_totals = plan.counters == totals;
-    for (uint32_t i = coop->thread; i < plan.warps * key_count; i += coop->thread_count) {
-        plan.counters[i] = 0;
-    }
-    __syncthreads();
-    if (!in_totals) {
-        if (coop->thread / 32u < plan.warps) {
-            ist_cuda_ranking_count(coop, &plan);
-        }
-        __syncthreads();
-        ist_cuda_ranking_sum(coop, &plan, totals);
-        __syncthreads();
-    }
-    if (coop->thread / 32u < plan.warps) {
-        ist_cuda_ranking_assign(coop, &plan, ordinals);
+    if (ist_cuda_ranking_plan(coop, &plan)) {
+        ist_cuda_ranking_run(coop, &plan, ordinals, totals);
+    } else {
+        ist_cuda_ranking_run_slow(coop, &plan, ordinals, totals);
     }
     ist_coop_sync(coop);
 }

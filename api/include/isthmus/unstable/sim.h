@@ -27,7 +27,7 @@ IST_BEGIN_DECLS
     X(IST_FAULT_LINK_SLOW, 10, "link_slow")/* links rank<->peer at 1/ratio for duration_ns */      \
     X(IST_FAULT_ALLOC, 11, "alloc")        /* the rank's nth device allocation fails */            \
     X(IST_FAULT_REGISTER, 12, "register")  /* the rank's nth window registration fails */          \
-    X(IST_FAULT_RESUME, 13, "resume")      /* ends a stall of the rank */
+    X(IST_FAULT_RESUME, 13, "resume")      /* ends a stall of the rank; only at a time */
 
 typedef enum ist_fault_kind {
 #define X(name, value, json) name = value,
@@ -35,7 +35,10 @@ typedef enum ist_fault_kind {
 #undef X
 } ist_fault_kind;
 
-/** When it happens. */
+/**
+ * When it happens. ALLOC and REGISTER have NTH only. Transfers have all: after a time, operation or
+ * point the next `count` matching transfers are struck.
+ */
 typedef enum ist_fault_trigger {
     IST_FAULT_AT_TIME = 0,  /**< at at_ns of virtual time ("at_ns") */
     IST_FAULT_AT_OP = 1,    /**< before the rank's at_op-th operation, counted from 1 ("at_op") */
@@ -52,20 +55,24 @@ typedef enum ist_fault_class {
 
 #define IST_FAULT_ANY (-1)
 
-/** One fault. Zero fields are "any" or "default" where that makes sense. */
+/**
+ * One fault. Zero fields are "any" or "default" where that makes sense; fields that the kind or
+ * trigger does not use must be zero (except peer). Times are at most 9e15 ns.
+ */
 typedef struct ist_fault {
     uint32_t size;             /**< sizeof(ist_fault) */
     ist_fault_kind kind;
     ist_fault_trigger trigger;
-    int32_t rank;              /**< who suffers; transfers: who sends; IST_FAULT_ANY: the first */
+    int32_t rank;              /**< who suffers; transfers: who sends; IST_FAULT_ANY: the first,
+                                    not with AT_TIME except for transfers */
     int32_t peer;              /**< transfers and links: the other side; IST_FAULT_ANY: all */
     uint32_t classes;          /**< ist_fault_class; 0: puts and signals */
     uint64_t at_ns;
     uint64_t at_op;            /**< counted from 1; 0: 1 */
     uint64_t duration_ns;
-    uint64_t ratio;            /**< SLOW, LINK_SLOW: factor >= 1; 0: 10 */
-    uint64_t count;            /**< transfers: how many in a row; 0: 1 */
-    char point[48];            /**< AT_POINT: name given to ist_point() */
+    uint64_t ratio;            /**< SLOW, LINK_SLOW: factor 1 … 1000000; 0: 10 */
+    uint64_t count;            /**< transfers, allocations: how many in a row; 0: 1 */
+    char point[48];            /**< AT_POINT: name given to ist_point(), printable ASCII */
 } ist_fault;
 
 typedef struct ist_fault_plan ist_fault_plan;
@@ -74,12 +81,13 @@ typedef struct ist_fault_plan ist_fault_plan;
 typedef struct ist_fault_budget {
     uint32_t size;              /**< sizeof(ist_fault_budget) */
     uint32_t rank_count;        /**< ranks of the world */
-    uint32_t kill_count_max;
-    uint32_t stall_count_max;
+    uint32_t kill_count_max;    /**< less than rank_count */
+    uint32_t stall_count_max;   /**< stalls and slow ranks together, never ranks that die */
     uint32_t transfer_count_max;/**< delays, drops, duplicates, reorders, errors together */
-    uint32_t link_count_max;
-    uint64_t horizon_ops;       /**< operations a rank is expected to make; triggers fall below */
-    uint64_t stall_ns_max;
+    uint32_t link_count_max;    /**< links down or slow, always for a limited time */
+    uint64_t horizon_ops;       /**< operations a rank is expected to make, triggers fall below;
+                                     0: 1000 */
+    uint64_t stall_ns_max;      /**< longest stall, delay or link fault; 0: 10000 */
     uint32_t legal_only;        /**< 1: no drop, duplicate, error: what a sound network may do */
     uint32_t reserved;
 } ist_fault_budget;
@@ -153,7 +161,7 @@ IST_API_UNSTABLE ist_status ist_fault_plan_add(ist_fault_plan *plan, const ist_f
 /** Faults in the plan. @since 0.1 */
 IST_API_UNSTABLE uint32_t ist_fault_plan_count(const ist_fault_plan *plan);
 
-/** Reads fault `index`, filled up to fault->size. @since 0.1 */
+/** Reads fault `index`, defaults resolved, filled up to fault->size. @since 0.1 */
 IST_API_UNSTABLE ist_status ist_fault_plan_get(const ist_fault_plan *plan, uint32_t index,
                                                ist_fault *fault);
 
@@ -169,7 +177,8 @@ IST_API_UNSTABLE ist_status ist_fault_plan_load(ist_fault_plan *plan, const char
 
 /**
  * Writes the plan as JSON, stable text, one line, ending in a NUL.
- * @param needed  out: bytes needed with the NUL, may be NULL
+ * @param text    NULL with capacity 0 asks for `needed` alone
+ * @param needed  out: bytes needed with the NUL, also on IST_ERR_SIZE; may be NULL
  * @return IST_OK; IST_ERR_SIZE when capacity is too small (nothing is written)
  * @since 0.1
  */
@@ -182,11 +191,14 @@ IST_API_UNSTABLE ist_status ist_fault_plan_random(ist_fault_plan *plan, uint64_t
 
 /**
  * Call faults, on any backend: the nth call of a backend operation fails with `status`, or all
- * from the nth on. Process-wide; for the fault loop.
+ * from the nth on. Process-wide; for the fault loop. Calls that close or free are done before they
+ * fail. Backend operations are watched in worlds that start while a fault is armed, or in all when
+ * IST_CALL_FAULTS=1 is set.
  *
  * @param op      name of a row of IST_BACKEND_OPS, "host_alloc" for ist_alloc(), NULL: any of them
  * @param nth     counted from 1; 0 disarms
- * @return IST_OK; IST_ERR_ARGUMENT for an unknown name
+ * @param status  a failure, below 0; host_alloc fails with it only in name: it returns NULL
+ * @return IST_OK; IST_ERR_ARGUMENT for an unknown name or a status that is no failure
  * @since 0.1
  */
 IST_API_UNSTABLE ist_status ist_call_fault_arm(const char *op, uint64_t nth, int persistent,
