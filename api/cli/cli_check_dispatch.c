@@ -234,12 +234,17 @@ static bool counters_match(const cli_rank *rank, const ep_oracle_received *expec
     return true;
 }
 
+/* Each row too many or too few counts as wrong, up to a full block. */
 static void count_mismatch(attempt *a)
 {
     const int32_t *found = a->rank->scratch.numbers;
     for (uint32_t block = 0; block < a->rank->block_count; ++block) {
         int64_t off = (int64_t)found[block] - (int64_t)a->expected->counts[block];
-        for (int64_t i = 0; i < (off < 0 ? -off : off) && i < 1000000; ++i) {
+        uint64_t wrong = (uint64_t)(off < 0 ? -off : off);
+        if (wrong > a->rank->block_rows) {
+            wrong = a->rank->block_rows;
+        }
+        for (uint64_t i = 0; i < wrong; ++i) {
             cli_finding_wrong(&a->finding, "counter %u is %d instead of %u", block, found[block],
                               a->expected->counts[block]);
         }

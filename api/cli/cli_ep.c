@@ -131,18 +131,29 @@ static ist_status run_world(cli_run *run, ist_world_result *result)
     return ist_world_run(&desc, cli_rank_main, run, result);
 }
 
+static bool backend_known(const char *wanted)
+{
+    const char *name;
+    const char *reason;
+    for (uint32_t i = 0; ist_backend_query(i, &name, &reason) == IST_OK; ++i) {
+        if (strcmp(name, wanted) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Nothing ran: the world's description was refused, or no backend is usable. */
-static int refuse(const char *command, ist_status status)
+static int refuse(const char *command, const cli_options *options, ist_status status)
 {
     const char *text = cli_error_text(status);
+    bool usage = status == IST_ERR_PARSE || status == IST_ERR_RANGE || status == IST_ERR_ARGUMENT ||
+                 (status == IST_ERR_BACKEND && options->backend != NULL &&
+                  !backend_known(options->backend));
     if (!first_process()) {
-        return status == IST_ERR_PARSE ? CLI_USAGE : CLI_FAILED;
+        return usage ? CLI_USAGE : CLI_FAILED;
     }
-    if (status == IST_ERR_PARSE || status == IST_ERR_RANGE || status == IST_ERR_ARGUMENT) {
-        return cli_usage(command, "%s", text);
-    }
-    return cli_failed(command, "%s%s", text,
-                      status == IST_ERR_BACKEND ? "; --backend sim runs without a GPU" : "");
+    return usage ? cli_usage(command, "%s", text) : cli_failed(command, "%s", text);
 }
 
 static void check_expected(const cli_options *options, cli_outcome *outcome)
@@ -202,7 +213,9 @@ static int conclude(const char *command, const cli_run *run, const ist_world_res
         snprintf(outcome.message, sizeof outcome.message, "rank %d: %s: %s", who,
                  ist_status_name(result->status), failure_text(run, result));
     }
-    cli_outcome_sum(options, result, run->gathered, run->rank_count, mask, &outcome);
+    /* Where nobody got to the end, this process's own reports are all there is. */
+    const cli_report *reports = mask != NULL ? run->gathered : run->reports;
+    cli_outcome_sum(options, result, reports, run->rank_count, mask, &outcome);
     check_expected(options, &outcome);
     int status = outcome.replay == NULL ? cli_failed(command, "out of memory")
                                         : print(command, run, &outcome, mask);
@@ -221,7 +234,7 @@ int cli_ep_run(const char *command, const cli_options *options)
     ist_status status = run_world(&run, &result);
     cli_progress_end(&run.progress);
     int exit_status = run.rank_count == 0 && status < 0
-                          ? refuse(command, status)
+                          ? refuse(command, options, status)
                           : conclude(command, &run, &result, now_s() - begin);
     run_fini(&run);
     return exit_status;

@@ -6,6 +6,7 @@
 #include <isthmus/version.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char help[] =
@@ -85,8 +86,19 @@ int cli_put(const char *name, const char *text)
     return CLI_OK;
 }
 
+static void drop_line(ist_log_level level, const char *line, void *context)
+{
+    (void)level;
+    (void)line;
+    (void)context;
+}
+
 int main(int argc, char **argv)
 {
+    /* What the library would log, the command says in its own words; IST_LOG brings the log back. */
+    if (getenv("IST_LOG") == NULL) {
+        ist_log_sink_set(drop_line, NULL, IST_LOG_NONE);
+    }
     const char *name = argc > 1 ? argv[1] : "";
     if (*name == '\0') {
         return cli_usage("", "a command is missing");

@@ -49,12 +49,12 @@ static void add_report(cli_outcome *outcome, const cli_report *report, const cli
 }
 
 /* Survivors in order; whoever is in the mask without a report was lost after the last agreement. */
-static void add_ranks(const cli_report *reports, uint32_t rank_count, const uint64_t *mask_words,
-                      cli_outcome *outcome, uint32_t *silent_count)
+static void add_survivors(const cli_report *reports, uint32_t rank_count,
+                          const uint64_t *mask_words, cli_outcome *outcome, uint32_t *silent_count)
 {
     const cli_report *first = NULL;
     for (uint32_t r = 0; r < rank_count; ++r) {
-        bool active = mask_words != NULL && ist_mask_test(mask_words, r);
+        bool active = ist_mask_test(mask_words, r) != 0;
         if (active && survived(&reports[r])) {
             first = first == NULL ? &reports[r] : first;
             add_report(outcome, &reports[r], first);
@@ -63,11 +63,23 @@ static void add_ranks(const cli_report *reports, uint32_t rank_count, const uint
         *silent_count += active ? 1 : 0;
         outcome->lost_ranks[outcome->lost_count++] = r;
     }
-    if (first == NULL) {
-        fail(outcome, "no rank reached the end");
-    } else {
+    if (first != NULL) {
         outcome->generation = first->generation;
     }
+}
+
+/* The run failed on all ranks; only what is known of each is told. */
+static void add_failed(const cli_report *reports, uint32_t rank_count, cli_outcome *outcome)
+{
+    for (uint32_t r = 0; r < rank_count; ++r) {
+        if (reports[r].state == CLI_STATE_KILLED || reports[r].state == CLI_STATE_EVICTED) {
+            outcome->lost_ranks[outcome->lost_count++] = r;
+        }
+        outcome->rows += reports[r].rows;
+        outcome->wrong_rows += reports[r].wrong_rows;
+        outcome->unmarked_wrong_rows += reports[r].unmarked_wrong_rows;
+    }
+    fail(outcome, "no rank reached the end");
 }
 
 void cli_outcome_sum(const cli_options *options, const ist_world_result *result,
@@ -85,9 +97,16 @@ void cli_outcome_sum(const cli_options *options, const ist_world_result *result,
     if (outcome->lost_ranks == NULL) {
         return;
     }
-    add_ranks(reports, rank_count, mask_words, outcome, &silent_count);
+    if (mask_words != NULL) {
+        add_survivors(reports, rank_count, mask_words, outcome, &silent_count);
+    } else {
+        add_failed(reports, rank_count, outcome);
+    }
     if (silent_count > result->lost_count) {
         fail(outcome, "a rank that lives has not reported");
+    }
+    if (outcome->lost_count == rank_count) {
+        fail(outcome, "no rank survived");
     }
     cli_options_append_line(options, rank_count, outcome->backend, &line);
     if (line.failed) {

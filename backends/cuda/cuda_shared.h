@@ -13,7 +13,11 @@
 
 /* ---- launch ---------------------------------------------------------------------------------- */
 
-/** Most threads of a block; every kernel is compiled for it. A launch may use fewer whole warps. */
+/**
+ * Most threads of a block that a kernel is compiled for; a file may define a smaller number before
+ * it includes anything. The host launches a kernel with as many as its function attributes allow
+ * (maxThreadsPerBlock), or with fewer whole warps.
+ */
 #ifndef IST_CUDA_THREADS
 #define IST_CUDA_THREADS 1024
 #endif
@@ -21,22 +25,23 @@
 /** Dynamic shared memory that ist_coop_scratch() gives out, from its start. */
 #define IST_CUDA_SCRATCH_BYTES 65536u
 
-/** Stages of the bulk copies, behind the scratch; a BF16 row of 7168 fits one. */
+/** Memory of the primitives behind the scratch: stages of the bulk copies (a BF16 row of 7168 fits
+ *  one) and counters of ist_coop_rank_by_key(). */
 #define IST_CUDA_STAGES 4u
 #define IST_CUDA_STAGE_BYTES 16384u
 
 /**
- * Dynamic shared memory of a launch. Less is allowed down to IST_CUDA_SCRATCH_BYTES: rows are then
- * copied through registers.
+ * Dynamic shared memory of a launch. IST_CUDA_SCRATCH_BYTES alone is allowed: rows are then copied
+ * through registers, and ranking by key is slow.
  */
 #define IST_CUDA_DYNAMIC_BYTES (IST_CUDA_SCRATCH_BYTES + IST_CUDA_STAGES * IST_CUDA_STAGE_BYTES)
 
 /* ---- LSA barriers ---------------------------------------------------------------------------- */
 
 /**
- * Barrier i lies in window 0 at barrier_offset + i * IST_CUDA_BARRIER_BYTES(lsa_size), zeroed when
- * the dev comm is opened: one word with the last tag that this rank completed, then one word for
- * each member of the team, written by that member. All members have the same offset.
+ * The barriers of a member lie in its copy of window 0, zeroed when the dev comm is opened; barrier
+ * i begins i * IST_CUDA_BARRIER_BYTES(lsa_size) further: one word with the last tag that this rank
+ * completed, then one word for each member of the team, written by that member.
  *
  * A tag is the mask's generation (low 24 bits) above a count of 40 bits that starts again at each
  * generation, so that a rank which missed barriers while it was masked counts with the others
@@ -49,8 +54,9 @@
 
 /** ist_dev_comm.backend, in device memory. ist_dev_window.backend is the ncclWindow_t. */
 typedef struct ist_cuda_dev_comm {
-    uint64_t barrier_offset; /**< bytes in window 0, a multiple of 128 */
-    const void *nccl;        /**< ncclDevComm in device memory; NULL: no GIN */
+    uint64_t *barriers_own;            /**< this rank's barriers, at a multiple of 128 */
+    uint64_t *const *barriers;         /**< [lsa_size] the members' barriers; NULL: none */
+    const void *nccl;                  /**< ncclDevComm in device memory; NULL: no GIN */
     /**
      * Counters behind the user's: counter_count + block counts the completed puts that named no
      * counter, so that a flush is a bounded wait.

@@ -138,7 +138,7 @@ static void sim_event_handle(sim_world *world, sim_event *event)
     case SIM_EV_LINKS: sim_transfers_poll(world, event->token); break;
     case SIM_EV_FAULT: sim_world_timed_fault(world, event->token); break;
     case SIM_EV_RESUME: sim_rank_resume(event->object); break;
-    case SIM_EV_LINK_UP: sim_world_link_up(world, event->token); break;
+    case SIM_EV_LINK_UP: sim_link_fault_end(world, event->object); break;
     case SIM_EV_EXCHANGE: sim_exchange_deadline(event->object); break;
     }
 }
@@ -188,6 +188,9 @@ ist_status sim_world_loop(sim_world *world)
             world->ready = actor->next;
             sim_actor_run(world, actor);
             continue;
+        }
+        if (world->links_changed) {
+            sim_transfers_arm(world);
         }
         sim_event event;
         if (sim_heap_pop(world, &event)) {

@@ -216,9 +216,10 @@ static void sim_put_meet_faults(sim_put *put)
     if (!sim_faults_have_transfers(rank->world->faults)) {
         return;
     }
-    ist_fault_class class_bit = put->bytes > 0 ? IST_FAULT_PUTS : IST_FAULT_SIGNALS;
+    uint32_t classes = (put->bytes > 0 ? IST_FAULT_PUTS : 0u) |
+                       (put->action.kind != IST_GIN_NONE ? IST_FAULT_SIGNALS : 0u);
     const ist_fault *fault =
-        sim_fault_on_transfer(rank->world->faults, class_bit, rank->index,
+        sim_fault_on_transfer(rank->world->faults, (ist_fault_class)classes, rank->index,
                               put->dst->member->rank->index, rank->world->now_ps);
     if (fault != NULL) {
         sim_put_strike(put, fault);

@@ -46,7 +46,7 @@ typedef enum sim_event_type {
     SIM_EV_LINKS,       /* token: generation; the link model has a completion */
     SIM_EV_FAULT,       /* token: index of a timed fault */
     SIM_EV_RESUME,      /* object: sim_rank; a stall may be over */
-    SIM_EV_LINK_UP,     /* token: rank << 32 | peer whose links are whole again */
+    SIM_EV_LINK_UP,     /* object: sim_link_end; a link fault is over */
     SIM_EV_EXCHANGE     /* object: sim_exchange; its deadline */
 } sim_event_type;
 
@@ -354,6 +354,7 @@ struct sim_put {
 };
 
 typedef struct sim_store {
+    struct sim_store *next; /* while held */
     sim_rank *target;
     uint64_t *word;
     uint64_t value;
@@ -412,11 +413,15 @@ struct sim_world {
     uint64_t op_count_max;
     sim_links *links;
     uint64_t links_generation;
+    bool links_changed;     /* the next end must be asked for again */
+    struct sim_link_state *link_states; /* [links], NULL until the first link fault */
+    struct sim_store *held_stores;      /* words in front of a dead link, in order */
+    struct sim_store *held_stores_tail;
     sim_faults *faults;
     sim_log log;
     sim_prng prng;
     sim_comm *comms;
-    sim_pool ops, coops, launches, puts, stores, flows;
+    sim_pool ops, coops, launches, puts, stores, flows, link_ends;
     uint64_t coop_serial;
     uint64_t local_ps_per_kib; /* time of one block to read or write 1024 bytes of its memory */
     uint8_t *arena_base;
@@ -456,7 +461,15 @@ void sim_rank_fault(sim_rank *rank, const ist_fault *fault);
 /* Counts one operation of the rank and lets due faults strike. */
 void sim_rank_op_slow(sim_rank *rank);
 void sim_world_timed_fault(sim_world *world, uint64_t index);
-void sim_world_link_up(sim_world *world, uint64_t token);
+
+/* sim_link_fault.c */
+typedef struct sim_link_end {
+    ist_fault fault; /* to undo */
+} sim_link_end;
+void sim_link_fault_begin(sim_rank *rank, const ist_fault *fault);
+void sim_link_fault_end(sim_world *world, sim_link_end *end);
+/* Whether words can travel from one rank's GPU to another's now. */
+bool sim_link_pair_up(sim_world *world, uint32_t from, uint32_t to);
 
 /* sim_transfer.c */
 sim_flow *sim_flow_new(sim_world *world);
@@ -466,6 +479,7 @@ void sim_flow_free(sim_world *world, sim_flow *flow);
 bool sim_flow_begin(sim_world *world, sim_flow *flow);
 /* As begin, but makes the event in both cases. */
 void sim_flow_begin_event(sim_world *world, sim_flow *flow);
+void sim_transfers_arm(sim_world *world);
 void sim_transfers_poll(sim_world *world, uint64_t generation);
 void sim_transfers_restart(sim_world *world);
 /* Charges a local copy of `bytes` read and written to a route of one rank. */
@@ -552,7 +566,9 @@ void sim_comms_free(sim_world *world);
 
 /* device/sim_dev_memory.c: remote words */
 void sim_store_visible(sim_store *store);
-/* Copies *store and makes it visible one latency from now. */
+/* Sends what waited for links that are up again. */
+void sim_held_stores_release(sim_world *world);
+/* Copies *store and makes it visible one latency from now, or when the links allow it. */
 void sim_store_send(ist_coop *coop, sim_store *store);
 /* device/sim_dev_reduce.c: the sum of ist_row_reduce(); false for a type that is not a float. */
 bool sim_reduce_rows(void *dst, const void *const *src, const float *weight, uint32_t count,

@@ -81,47 +81,6 @@ void sim_rank_resume(sim_rank *rank)
     }
 }
 
-static void sim_links_fault(sim_world *world, const ist_fault *fault, uint64_t numerator,
-                            uint64_t denominator)
-{
-    static const sim_route_kind kinds[] = {SIM_ROUTE_LSA, SIM_ROUTE_GIN};
-    uint32_t links[SIM_LINKS_A_ROUTE];
-    for (uint32_t peer = 0; peer < world->rank_count; ++peer) {
-        if (peer == (uint32_t)fault->rank ||
-            (fault->peer != IST_FAULT_ANY && peer != (uint32_t)fault->peer)) {
-            continue;
-        }
-        for (uint32_t k = 0; k < 2; ++k) {
-            uint32_t count =
-                sim_links_of_pair(world->links, (uint32_t)fault->rank, peer, kinds[k], links);
-            for (uint32_t i = 0; i < count; ++i) {
-                sim_links_scale(world->links, world->now_ps, links[i], numerator, denominator);
-            }
-        }
-    }
-    sim_transfers_restart(world);
-}
-
-static void sim_rank_link_fault(sim_rank *rank, const ist_fault *fault)
-{
-    sim_world *world = rank->world;
-    uint64_t ratio = fault->ratio == 0 ? 10 : fault->ratio;
-    sim_links_fault(world, fault, fault->kind == IST_FAULT_LINK_DOWN ? 0 : 1, ratio);
-    sim_event_log(world, IST_SIM_FAULT, rank, fault->peer, (uint32_t)fault->kind,
-                  fault->duration_ns);
-    if (fault->duration_ns != 0) {
-        uint64_t until = sim_add_sat(world->now_ps, sim_ps_from_ns(fault->duration_ns));
-        uint64_t token = (uint64_t)(uint32_t)fault->rank << 32 | (uint32_t)fault->peer;
-        (void)sim_heap_push(world, until, SIM_EV_LINK_UP, NULL, token);
-    }
-}
-
-void sim_world_link_up(sim_world *world, uint64_t token)
-{
-    ist_fault fault = {.rank = (int32_t)(token >> 32), .peer = (int32_t)(uint32_t)token};
-    sim_links_fault(world, &fault, 1, 1);
-}
-
 void sim_rank_fault(sim_rank *rank, const ist_fault *fault)
 {
     switch (fault->kind) {
@@ -137,7 +96,7 @@ void sim_rank_fault(sim_rank *rank, const ist_fault *fault)
         sim_event_log(rank->world, IST_SIM_FAULT, rank, -1, IST_FAULT_SLOW, rank->slow);
         break;
     case IST_FAULT_LINK_DOWN:
-    case IST_FAULT_LINK_SLOW: sim_rank_link_fault(rank, fault); break;
+    case IST_FAULT_LINK_SLOW: sim_link_fault_begin(rank, fault); break;
     case IST_FAULT_DELAY:
     case IST_FAULT_DROP:
     case IST_FAULT_DUPLICATE:

@@ -26,9 +26,13 @@ ist_status sim_flow_route(sim_world *world, sim_flow *flow, uint32_t src, uint32
     return sim_links_route(world->links, src, dst, kind, &flow->transfer, &flow->latency_ps);
 }
 
-/* One event is enough for all transfers: it carries a generation, and only the newest counts. */
-static void sim_transfers_arm(sim_world *world)
+/*
+ * One event is enough for all transfers: it carries a generation, and only the newest counts. The
+ * loop arms once an instant, however many transfers began in it.
+ */
+void sim_transfers_arm(sim_world *world)
 {
+    world->links_changed = false;
     uint64_t next = sim_links_next(world->links);
     ++world->links_generation;
     if (next != SIM_TIME_NEVER) {
@@ -56,7 +60,7 @@ void sim_transfers_poll(sim_world *world, uint64_t generation)
         return;
     }
     sim_transfers_collect(world);
-    sim_transfers_arm(world);
+    world->links_changed = true;
 }
 
 bool sim_flow_begin(sim_world *world, sim_flow *flow)
@@ -64,7 +68,7 @@ bool sim_flow_begin(sim_world *world, sim_flow *flow)
     if (world->link_model == IST_LINKS_MAX_MIN) {
         sim_transfers_collect(world);
         (void)sim_links_begin(world->links, world->now_ps, &flow->transfer);
-        sim_transfers_arm(world);
+        world->links_changed = true;
         return false;
     }
     (void)sim_links_begin(world->links, world->now_ps, &flow->transfer);
@@ -82,7 +86,7 @@ void sim_transfers_restart(sim_world *world)
 {
     if (world->link_model == IST_LINKS_MAX_MIN) {
         sim_transfers_collect(world);
-        sim_transfers_arm(world);
+        world->links_changed = true;
     }
     sim_transfer *transfer;
     while ((transfer = sim_links_unpark(world->links)) != NULL) {

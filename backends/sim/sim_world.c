@@ -51,6 +51,7 @@ static void sim_pools_init(sim_world *world)
     sim_pool_init(&world->puts, sizeof(sim_put), 16);
     sim_pool_init(&world->stores, sizeof(sim_store), 32);
     sim_pool_init(&world->flows, sizeof(sim_flow), 16);
+    sim_pool_init(&world->link_ends, sizeof(sim_link_end), 4);
 }
 
 static void sim_pools_fini(sim_world *world)
@@ -61,6 +62,7 @@ static void sim_pools_fini(sim_world *world)
     sim_pool_fini(&world->puts, sim_put_drop);
     sim_pool_fini(&world->stores, NULL);
     sim_pool_fini(&world->flows, NULL);
+    sim_pool_fini(&world->link_ends, NULL);
 }
 
 static ist_status sim_world_cluster(sim_world *world)
@@ -217,6 +219,7 @@ void sim_world_close(sim_world *world)
     sim_comms_free(world);
     sim_arena_close(world);
     sim_links_close(world->links);
+    ist_free(world->link_states);
     sim_faults_close(world->faults);
     sim_log_fini(&world->log);
     sim_pools_fini(world);

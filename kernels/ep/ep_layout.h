@@ -119,18 +119,24 @@ typedef struct ist_ep_stamp {
 /** A descriptor: u32 token, then for each k local expert << 16 | ordinal, or IST_EP_ELSEWHERE. */
 #define IST_EP_ELSEWHERE UINT32_MAX
 
-/** Group state; counters only grow. */
-typedef struct ist_ep_state {
+/** Group state that is constant while a kernel runs, and changed by its last block. */
+typedef struct ist_ep_state_head {
     uint64_t epoch;        /**< operations since the last clean */
     uint64_t busy;         /**< bit s: slot s is in flight */
-    uint64_t staged;       /**< blocks that have staged their rows */
-    uint64_t decided;      /**< decisions published */
-    uint64_t left;         /**< blocks that have left a kernel */
-    uint64_t staged_base;  /**< the same at the start of the kernel that runs */
+    uint64_t receives;     /**< receive halves since the last clean */
+    uint64_t staged_base;  /**< the counters below when the kernel began */
     uint64_t decided_base;
     uint64_t left_base;
-    uint64_t outcome;      /**< ist_wire_outcome of the last decision */
-    int64_t trouble;       /**< ist_status of a mismatch found by the last decision, or 0 */
+} ist_ep_state_head;
+
+/** Group state; counters only grow. */
+typedef struct ist_ep_state {
+    ist_ep_state_head head;
+    uint64_t staged;  /**< blocks that have staged their rows */
+    uint64_t decided; /**< decisions published */
+    uint64_t left;    /**< blocks that have left a kernel */
+    uint64_t outcome; /**< ist_wire_outcome of the last decision */
+    uint64_t trouble; /**< ist_status of broken metadata found by the last decision, negated */
 } ist_ep_state;
 
 /* ---- the window ------------------------------------------------------------------------------- */

@@ -191,8 +191,8 @@ IST_DEVICE_FN void ist_ep_describe(const ist_ep_route_args *args, const ist_ep_t
     uint32_t *desc =
         (uint32_t *)(void *)(args->handle + args->in.descs + row * args->in.desc_bytes);
     desc[0] = token;
-    for (uint32_t k = 0; k < args->topk; ++k) {
-        int32_t expert = t->idx[start + k];
+    for (uint32_t k = 0; k + 1u < args->in.desc_bytes / 4u; ++k) {
+        int32_t expert = k < args->topk ? t->idx[start + k] : -1;
         int there = expert >= 0 && ist_ep_rank_of(args, expert) == rank;
         desc[1u + k] = there ? ((uint32_t)expert - first) << 16 | t->ordinal[start + k]
                              : IST_EP_ELSEWHERE;

@@ -21,7 +21,6 @@ typedef struct allocation {
 typedef struct fake_rank {
     uint32_t rank;
     uint32_t rank_count;
-    uint32_t comm_rank, comm_rank_count; /* of the communicator opened last */
     uint64_t next_number;
     uint64_t now_ns;
     allocation allocations[ALLOCATION_COUNT_MAX];
@@ -298,6 +297,20 @@ static ist_status fake_id_create(void *self, uint8_t *id)
     return IST_OK;
 }
 
+/* A communicator's number says all that the fake knows of it: count, place, members. */
+#define COMM_FIELD_BITS 20u
+#define COMM_FIELD_MASK ((UINT64_C(1) << COMM_FIELD_BITS) - 1u)
+
+static uint32_t comm_rank(uint64_t comm)
+{
+    return (uint32_t)(comm >> COMM_FIELD_BITS & COMM_FIELD_MASK);
+}
+
+static uint32_t comm_rank_count(uint64_t comm)
+{
+    return (uint32_t)(comm & COMM_FIELD_MASK);
+}
+
 static ist_status fake_comm_open(void *self, const ist_backend_comm_desc *desc, uint64_t *comm,
                                  ist_backend_comm_info *info)
 {
@@ -305,13 +318,14 @@ static ist_status fake_comm_open(void *self, const ist_backend_comm_desc *desc, 
     FAKE_CALL(comm_open);
     uint32_t lsa_size = fake.lsa_size != 0 ? fake.lsa_size : desc->rank_count;
     fake.comm_desc = *desc;
-    rank->comm_rank = desc->rank;
-    rank->comm_rank_count = desc->rank_count;
     info->lsa_size = lsa_size;
     info->lsa_rank = desc->rank % lsa_size;
     info->gin_supported = fake.gin_supported ? 1 : 0;
     info->gin_reason = fake.gin_supported ? NULL : "the fake has no network";
-    return open_number(self, comm, &fake.comm_live);
+    *comm = (++rank->next_number << COMM_FIELD_BITS | desc->rank) << COMM_FIELD_BITS |
+            desc->rank_count;
+    ++fake.comm_live;
+    return IST_OK;
 }
 
 static ist_status fake_comm_close(void *self, uint64_t comm)
@@ -332,16 +346,15 @@ static ist_status fake_comm_abort(void *self, uint64_t comm)
 static ist_status fake_comm_exchange(void *self, uint64_t comm, const void *send, size_t bytes,
                                      void *recv, uint64_t deadline_ns, uint64_t *lost_words)
 {
-    const fake_rank *rank = self;
     uint8_t *rows = recv;
-    (void)comm, (void)deadline_ns;
+    (void)self, (void)deadline_ns;
     FAKE_CALL(comm_exchange);
-    for (uint32_t i = 0; i < rank->comm_rank_count; ++i) {
+    for (uint32_t i = 0; i < comm_rank_count(comm); ++i) {
         memcpy(rows + i * bytes, send, bytes);
     }
-    memset(lost_words, 0, IST_MASK_WORDS(rank->comm_rank_count) * sizeof(*lost_words));
+    memset(lost_words, 0, IST_MASK_WORDS(comm_rank_count(comm)) * sizeof(*lost_words));
     if (fake.on_exchange != NULL) {
-        fake.on_exchange(fake.exchange_count, rank->comm_rank, rank->comm_rank_count, bytes, rows,
+        fake.on_exchange(fake.exchange_count, comm_rank(comm), comm_rank_count(comm), bytes, rows,
                          lost_words);
     }
     ++fake.exchange_count;
@@ -374,15 +387,14 @@ static ist_status fake_window_close(void *self, uint64_t comm, uint32_t index)
 static ist_status fake_devcomm_open(void *self, uint64_t comm, const ist_devcomm_desc *desc,
                                     const ist_dev_comm **dev)
 {
-    const fake_rank *rank = self;
-    (void)comm;
+    (void)self;
     FAKE_CALL(devcomm_open);
     ist_dev_comm *opened = calloc(1, sizeof(*opened));
     if (opened == NULL) {
         return IST_ERR_MEMORY;
     }
-    opened->rank = rank->comm_rank;
-    opened->rank_count = rank->comm_rank_count;
+    opened->rank = comm_rank(comm);
+    opened->rank_count = comm_rank_count(comm);
     opened->mask = desc->mask;
     ++fake.devcomm_live;
     *dev = opened;

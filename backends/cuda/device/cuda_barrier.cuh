@@ -10,48 +10,61 @@
 #ifndef IST_CUDA_BARRIER_CUH
 #define IST_CUDA_BARRIER_CUH
 
-/** The words of one barrier in a member's copy of window 0. */
-IST_DEVICE_FN uint64_t *ist_cuda_barrier_words(const ist_dev_comm *dev, uint32_t index,
-                                               uint32_t member)
+/** Addresses of one barrier, looked up once: behind an acquire, tables are read from L2 again. */
+struct ist_cuda_barrier {
+    uint64_t *own;
+    uint64_t *const *members; /* [lsa_size] of their barriers */
+    uint64_t offset;          /* of this one, in words */
+    ist_dev_mask *mask;
+    uint32_t first; /* rank of member 0 */
+    uint32_t rank;  /* this rank's index */
+    uint32_t size;
+};
+
+IST_DEVICE_FN ist_cuda_barrier ist_cuda_barrier_open(const ist_dev_comm *dev, uint32_t index)
 {
-    const ist_dev_window *window = (const ist_dev_window *)ist_cuda_table_pointer(&dev->windows);
-    void *const *bases = (void *const *)ist_cuda_table_pointer(&window->lsa);
-    uint64_t offset = ist_cuda_private(dev)->barrier_offset +
-                      index * IST_CUDA_BARRIER_BYTES(dev->lsa_size);
-    return (uint64_t *)((char *)ist_cuda_table_pointer(&bases[member]) + offset);
+    const ist_cuda_dev_comm *own = ist_cuda_private(dev);
+    ist_cuda_barrier barrier;
+    barrier.rank = dev->lsa_rank;
+    barrier.first = dev->rank - barrier.rank;
+    barrier.size = dev->lsa_size;
+    barrier.mask = ist_cuda_mask(dev);
+    barrier.offset = index * IST_CUDA_BARRIER_BYTES(barrier.size) / 8u;
+    barrier.own = (uint64_t *)ist_cuda_table_pointer(&own->barriers_own) + barrier.offset;
+    barrier.members = (uint64_t *const *)ist_cuda_table_pointer(&own->barriers);
+    return barrier;
 }
 
 /** The tag of the barrier that is to come: the last one's plus 1 in the generation now in force. */
-IST_DEVICE_FN uint64_t ist_cuda_barrier_tag(ist_coop *coop, const ist_dev_comm *dev,
-                                            uint32_t index)
+IST_DEVICE_FN uint64_t ist_cuda_barrier_tag(ist_coop *coop, const ist_cuda_barrier *barrier)
 {
-    uint64_t completed = ist_load_u64(coop, ist_cuda_barrier_words(dev, index, dev->lsa_rank),
-                                      IST_RELAXED, IST_SCOPE_DEVICE);
-    ist_dev_mask *mask = ist_cuda_mask(dev);
-    if (mask == NULL) {
+    uint64_t completed = ist_load_u64(coop, barrier->own, IST_RELAXED, IST_SCOPE_DEVICE);
+    if (barrier->mask == NULL) {
         return completed + 1u;
     }
     uint64_t generation =
-        ist_load_u64(coop, &mask->generation, IST_RELAXED, IST_SCOPE_SYSTEM) & 0xffffffu;
+        ist_load_u64(coop, &barrier->mask->generation, IST_RELAXED, IST_SCOPE_SYSTEM) & 0xffffffu;
     uint64_t base = generation << IST_CUDA_BARRIER_COUNT_BITS;
     return (completed >> IST_CUDA_BARRIER_COUNT_BITS == generation ? completed : base) + 1u;
 }
 
-/** Every lane that serves a member derives the tag itself: the word it comes from changes only
- *  after a wait. The mask is read before the tag is needed, so that the loads overlap.
- *  @return the tag, 0 in lanes without a member */
+/**
+ * Every lane that serves a member derives the tag itself: the word it comes from changes only after
+ * a wait. Address, mask and tag are loaded before any is needed, so that the loads overlap.
+ * @return the tag, 0 in lanes without a member
+ */
 IST_DEVICE_FN uint64_t ist_cuda_barrier_arrive(ist_coop *coop, const ist_dev_comm *dev,
-                                               uint32_t index)
+                                               const ist_cuda_barrier *barrier)
 {
     uint64_t tag = 0;
-    uint32_t first = dev->rank - dev->lsa_rank;
     ist_coop_sync(coop);
-    for (uint32_t i = coop->thread; i < dev->lsa_size; i += coop->thread_count) {
-        int active = ist_mask_active(coop, dev, first + i);
-        tag = ist_cuda_barrier_tag(coop, dev, index);
-        if (i != dev->lsa_rank && active) {
-            ist_store_u64(coop, ist_cuda_barrier_words(dev, index, i) + 1u + dev->lsa_rank, tag,
-                          IST_RELEASE, IST_SCOPE_SYSTEM);
+    for (uint32_t i = coop->thread; i < barrier->size; i += coop->thread_count) {
+        uint64_t *theirs = (uint64_t *)ist_cuda_table_pointer(&barrier->members[i]);
+        int active = ist_mask_active(coop, dev, barrier->first + i);
+        tag = ist_cuda_barrier_tag(coop, barrier);
+        if (i != barrier->rank && active) {
+            ist_store_u64(coop, theirs + barrier->offset + 1u + barrier->rank, tag, IST_RELEASE,
+                          IST_SCOPE_SYSTEM);
         }
     }
     return tag;
@@ -79,15 +92,13 @@ IST_DEVICE_FN ist_wait_result ist_cuda_barrier_wait_member(ist_coop *coop, const
 }
 
 IST_DEVICE_FN ist_wait_result ist_cuda_barrier_wait(ist_coop *coop, const ist_dev_comm *dev,
-                                                    uint32_t index, uint64_t tag,
+                                                    const ist_cuda_barrier *barrier, uint64_t tag,
                                                     uint64_t deadline_ns, uint8_t *results)
 {
-    uint64_t *words = ist_cuda_barrier_words(dev, index, dev->lsa_rank);
-    uint32_t first = dev->rank - dev->lsa_rank;
     ist_wait_result result = IST_WAIT_DONE;
-    for (uint32_t i = coop->thread; i < dev->lsa_size; i += coop->thread_count) {
-        ist_wait_result one = ist_cuda_barrier_wait_member(coop, dev, words + 1u + i, tag,
-                                                           first + i, deadline_ns);
+    for (uint32_t i = coop->thread; i < barrier->size; i += coop->thread_count) {
+        ist_wait_result one = ist_cuda_barrier_wait_member(coop, dev, barrier->own + 1u + i, tag,
+                                                           barrier->first + i, deadline_ns);
         if (results != NULL) {
             results[i] = (uint8_t)one;
         }
@@ -97,7 +108,7 @@ IST_DEVICE_FN ist_wait_result ist_cuda_barrier_wait(ist_coop *coop, const ist_de
     }
     result = ist_cuda_worst(coop, result);
     if (coop->thread == 0) {
-        ist_store_u64(coop, words, tag, IST_RELAXED, IST_SCOPE_DEVICE);
+        ist_store_u64(coop, barrier->own, tag, IST_RELAXED, IST_SCOPE_DEVICE);
     }
     return result;
 }
@@ -105,12 +116,12 @@ IST_DEVICE_FN ist_wait_result ist_cuda_barrier_wait(ist_coop *coop, const ist_de
 IST_DEVICE_FN void ist_lsa_barrier_arrive(ist_coop *coop, const ist_dev_comm *dev, uint32_t index)
 {
     if (index < dev->lsa_barrier_count) {
-        ist_cuda_barrier_arrive(coop, dev, index);
+        ist_cuda_barrier barrier = ist_cuda_barrier_open(dev, index);
+        ist_cuda_barrier_arrive(coop, dev, &barrier);
     }
 }
 
-/** The tag is derived again: the generation must not change between arrive and wait. A barrier that
- *  does not exist gives ERROR. */
+/** The tag is derived again: the generation must not change between arrive and wait. */
 IST_DEVICE_FN ist_wait_result ist_lsa_barrier_wait(ist_coop *coop, const ist_dev_comm *dev,
                                                    uint32_t index, uint64_t deadline_ns,
                                                    uint8_t *results)
@@ -118,8 +129,9 @@ IST_DEVICE_FN ist_wait_result ist_lsa_barrier_wait(ist_coop *coop, const ist_dev
     if (index >= dev->lsa_barrier_count) {
         return IST_WAIT_ERROR;
     }
-    uint64_t tag = coop->thread < dev->lsa_size ? ist_cuda_barrier_tag(coop, dev, index) : 0;
-    return ist_cuda_barrier_wait(coop, dev, index, tag, deadline_ns, results);
+    ist_cuda_barrier barrier = ist_cuda_barrier_open(dev, index);
+    uint64_t tag = coop->thread < barrier.size ? ist_cuda_barrier_tag(coop, &barrier) : 0;
+    return ist_cuda_barrier_wait(coop, dev, &barrier, tag, deadline_ns, results);
 }
 
 IST_DEVICE_FN ist_wait_result ist_lsa_barrier_sync(ist_coop *coop, const ist_dev_comm *dev,
@@ -129,8 +141,9 @@ IST_DEVICE_FN ist_wait_result ist_lsa_barrier_sync(ist_coop *coop, const ist_dev
     if (index >= dev->lsa_barrier_count) {
         return IST_WAIT_ERROR;
     }
-    uint64_t tag = ist_cuda_barrier_arrive(coop, dev, index);
-    return ist_cuda_barrier_wait(coop, dev, index, tag, deadline_ns, results);
+    ist_cuda_barrier barrier = ist_cuda_barrier_open(dev, index);
+    uint64_t tag = ist_cuda_barrier_arrive(coop, dev, &barrier);
+    return ist_cuda_barrier_wait(coop, dev, &barrier, tag, deadline_ns, results);
 }
 
 #endif

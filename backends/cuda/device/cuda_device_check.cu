@@ -7,6 +7,7 @@
  * One kernel a group, so that registers and stack that the compiler reports belong to a few
  * functions.
  */
+#define IST_CUDA_BULK_BYTES_MIN 2048u /* so that the copy engine's path is compiled too */
 #include <isthmus/device.h>
 
 typedef struct ist_check_args {

@@ -3,9 +3,9 @@
  * @file cuda_rows.cuh
  * Rows: copy to one or several places and fill, by the whole block.
  *
- * A long aligned row in global memory goes to the copy engine (cuda_bulk.cuh). Any other row goes
- * through registers, in words as wide as the common alignment allows, with several loads of a
- * thread in flight before its first store.
+ * Rows go through registers, in words as wide as the common alignment allows, with several loads of
+ * a thread in flight before its first store. Aligned rows in global memory that are long enough for
+ * IST_CUDA_BULK_BYTES_MIN go to the copy engine instead (cuda_bulk.cuh).
  */
 #ifndef IST_CUDA_ROWS_CUH
 #define IST_CUDA_ROWS_CUH

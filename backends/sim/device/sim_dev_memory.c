@@ -58,6 +58,16 @@ static uint64_t sim_store_latency(sim_rank *from, const sim_rank *target)
     return latency_ps;
 }
 
+static void sim_store_hold(sim_world *world, sim_store *store)
+{
+    if (world->held_stores_tail != NULL) {
+        world->held_stores_tail->next = store;
+    } else {
+        world->held_stores = store;
+    }
+    world->held_stores_tail = store;
+}
+
 void sim_store_send(ist_coop *coop, sim_store *filled)
 {
     sim_world *world = coop->actor.world;
@@ -67,8 +77,31 @@ void sim_store_send(ist_coop *coop, sim_store *filled)
         return;
     }
     *store = *filled;
+    store->next = NULL;
+    if (!sim_link_pair_up(world, (uint32_t)store->from, store->target->index)) {
+        sim_store_hold(world, store);
+        return;
+    }
     uint64_t latency_ps = sim_store_latency(coop->actor.rank, store->target);
     (void)sim_heap_push(world, sim_add_sat(world->now_ps, latency_ps), SIM_EV_STORE, store, 0);
+}
+
+void sim_held_stores_release(sim_world *world)
+{
+    sim_store *store = world->held_stores;
+    world->held_stores = NULL;
+    world->held_stores_tail = NULL;
+    while (store != NULL) {
+        sim_store *next = store->next;
+        store->next = NULL;
+        if (sim_link_pair_up(world, (uint32_t)store->from, store->target->index)) {
+            uint64_t at_ps = sim_add_sat(world->now_ps, world->cluster.nvlink_latency_ps);
+            (void)sim_heap_push(world, at_ps, SIM_EV_STORE, store, 0);
+        } else {
+            sim_store_hold(world, store);
+        }
+        store = next;
+    }
 }
 
 static void sim_store_word(ist_coop *coop, void *word, uint64_t value, uint32_t width,

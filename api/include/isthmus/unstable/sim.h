@@ -23,8 +23,8 @@ IST_BEGIN_DECLS
     X(IST_FAULT_DUPLICATE, 6, "duplicate") /* a transfer arrives again duration_ns later */        \
     X(IST_FAULT_REORDER, 7, "reorder")     /* a transfer arrives after the next one of its pair */ \
     X(IST_FAULT_ERROR, 8, "error")         /* a transfer fails; the sender gets an error completion */ \
-    X(IST_FAULT_LINK_DOWN, 9, "link_down") /* links rank<->peer stop for duration_ns; 0: for ever */ \
-    X(IST_FAULT_LINK_SLOW, 10, "link_slow")/* links rank<->peer at 1/ratio for duration_ns */      \
+    X(IST_FAULT_LINK_DOWN, 9, "link_down") /* ports rank<->peer stop for duration_ns; 0: for ever */ \
+    X(IST_FAULT_LINK_SLOW, 10, "link_slow")/* ports rank<->peer at 1/ratio for duration_ns */      \
     X(IST_FAULT_ALLOC, 11, "alloc")        /* the rank's nth device allocation fails */            \
     X(IST_FAULT_REGISTER, 12, "register")  /* the rank's nth window registration fails */          \
     X(IST_FAULT_RESUME, 13, "resume")      /* ends a stall of the rank; only at a time */
