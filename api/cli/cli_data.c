@@ -42,11 +42,13 @@ void cli_data_token(const void *context, uint32_t rank, uint32_t token, void *ro
     pattern p = pattern_of(data->dtype);
     uint64_t key = cli_fold(cli_fold(cli_fold(data->seed, data->step), rank), token);
     size_t bytes = row_bytes(data);
-    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    size_t whole = bytes - bytes % sizeof(uint64_t);
+    for (size_t at = 0; at < whole; at += sizeof(uint64_t)) {
         uint64_t word = element_bits(&p, cli_mix(key + at * CLI_GOLDEN));
-        size_t left = bytes - at;
-        memcpy((char *)row + at, &word, left < sizeof word ? left : sizeof word);
+        memcpy((char *)row + at, &word, sizeof word);
     }
+    uint64_t last = element_bits(&p, cli_mix(key + whole * CLI_GOLDEN));
+    memcpy((char *)row + whole, &last, bytes - whole);
 }
 
 /* Changes signs and fractions; exponents stay, so values stay ordinary. */
@@ -54,13 +56,16 @@ static void change_row(const cli_data *data, uint64_t key, void *row)
 {
     pattern p = pattern_of(data->dtype);
     size_t bytes = row_bytes(data);
-    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
-        uint64_t word = 0;
-        size_t left = bytes - at < sizeof word ? bytes - at : sizeof word;
-        memcpy(&word, (char *)row + at, left);
+    size_t whole = bytes - bytes % sizeof(uint64_t);
+    uint64_t word = 0;
+    for (size_t at = 0; at < whole; at += sizeof word) {
+        memcpy(&word, (char *)row + at, sizeof word);
         word ^= cli_mix(key + at * CLI_GOLDEN) & p.keep;
-        memcpy((char *)row + at, &word, left);
+        memcpy((char *)row + at, &word, sizeof word);
     }
+    memcpy(&word, (char *)row + whole, bytes - whole);
+    word ^= cli_mix(key + whole * CLI_GOLDEN) & p.keep;
+    memcpy((char *)row + whole, &word, bytes - whole);
 }
 
 void cli_data_expert(const void *context, uint32_t expert, void *row)

@@ -219,7 +219,7 @@ static int read_own(int argc, char **argv, words *own, bool *wants_help)
     int found;
     bool good = true;
     optind = 0;
-    while (good && (found = getopt_long(argc, argv, "+:h", long_options, NULL)) != -1) {
+    while (good && (found = getopt_long(argc, argv, ":h", long_options, NULL)) != -1) {
         switch (found) {
         case 'j': good = add_word(own, "--json"); break;
         case 't': good = add_pair(own, "--trace", optarg); break;

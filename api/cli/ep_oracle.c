@@ -213,6 +213,16 @@ static float element(const void *row, uint64_t i, ist_dtype dtype)
     return dtype == IST_F16 ? ep_oracle_widen_f16(bits) : ep_oracle_widen_bf16(bits);
 }
 
+/* Adds one contribution. */
+static void add_row(const ep_oracle *oracle, const void *row, float factor, float *sums)
+{
+    bool fused = oracle->layout == IST_EP_EXPERT_MAJOR;
+    for (uint64_t i = 0; i < oracle->hidden; ++i) {
+        float value = element(row, i, oracle->dtype);
+        sums[i] = fused ? fmaf(value, factor, sums[i]) : sums[i] + value;
+    }
+}
+
 static void round_row(const ep_oracle *oracle, const float *sums, void *row)
 {
     for (uint64_t i = 0; i < oracle->hidden; ++i) {
@@ -258,12 +268,7 @@ void ep_oracle_combine(const ep_oracle *oracle, uint32_t rank, uint32_t token,
             continue;
         }
         returned_row(oracle, rank, token, k, scratch);
-        float factor = weight(oracle, rank, token, k);
-        for (uint64_t i = 0; i < oracle->hidden; ++i) {
-            float value = element(scratch, i, oracle->dtype);
-            sums[i] = oracle->layout == IST_EP_EXPERT_MAJOR ? fmaf(value, factor, sums[i])
-                                                            : sums[i] + value;
-        }
+        add_row(oracle, scratch, weight(oracle, rank, token, k), sums);
     }
     round_row(oracle, sums, row);
 }

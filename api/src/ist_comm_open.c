@@ -260,7 +260,10 @@ ist_status ist_comm_open_resolved(ist_world *world, ist_comm *opening, const cha
         status = open_service(opening, operation);
     }
     if (status < 0) {
+        ist_error why;
+        ist_error_save(&why);
         take_down(opening);
+        ist_error_restore(&why);
         ist_free(opening);
         return status;
     }

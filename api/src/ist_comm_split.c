@@ -86,30 +86,34 @@ static bool any_lost(const split_plan *plan)
     return false;
 }
 
-/* One exchange; a second, over the verdicts, only when somebody is missing. */
+/* A rank that failed tells the others, and keeps its own error. */
 static ist_status exchange(split_plan *plan, row mine)
 {
-    IST_RETURN_IF_ERROR(
-        ist_comm_exchange(plan->parent, &mine, sizeof(mine), plan->rows, plan->lost_words));
+    ist_error own;
+    ist_error_save(&own);
+    ist_status status =
+        ist_comm_exchange(plan->parent, &mine, sizeof(mine), plan->rows, plan->lost_words);
+    if (mine.status < 0) {
+        ist_error_restore(&own);
+        return (ist_status)mine.status;
+    }
+    IST_RETURN_IF_ERROR(status);
     return judge_peers(plan);
 }
 
 static ist_status gather(split_plan *plan, ist_status local)
 {
     row mine = {.status = local, .call = ROW_CALL, .color = plan->color, .key = plan->key};
-    ist_status status = exchange(plan, mine);
-    IST_RETURN_IF_ERROR(local);
-    IST_RETURN_IF_ERROR(status);
+    IST_RETURN_IF_ERROR(exchange(plan, mine));
     if (!any_lost(plan)) {
         return IST_OK;
     }
     if (plan->parent->fault_tolerant == 0) {
         return judge_lost_here(plan);
     }
+    /* Verdicts are exchanged too: masks may differ, and all must come to the same end. */
     mine.status = judge_lost_here(plan);
-    status = exchange(plan, mine);
-    IST_RETURN_IF_ERROR((ist_status)mine.status);
-    IST_RETURN_IF_ERROR(status);
+    IST_RETURN_IF_ERROR(exchange(plan, mine));
     /* Another one may have gone in between; masks are looked at once more. */
     return judge_lost_here(plan);
 }

@@ -144,26 +144,38 @@ static ist_status check_own_bit(const ist_comm *comm, const gathering *all, cons
                     "the peers went on without this rank");
 }
 
+static ist_status gather_allocated(ist_comm *comm, const row *mine, row *rows,
+                                   uint64_t *lost_words, gathering *all, const char *operation)
+{
+    if (rows == NULL || lost_words == NULL) {
+        return ist_fail_memory(comm->object.world, "an exchange", operation);
+    }
+    return gather_rows(comm, mine, rows, lost_words, all);
+}
+
 /* `local` is how the first step ended here; a rank that failed stays out, and says so. */
 static ist_status gather(ist_comm *comm, ist_status local, const uint64_t payload[PAYLOAD_WORDS],
                          gathering *all, const char *operation)
 {
     ist_world *world = comm->object.world;
-    row mine = {.call = ROW_CALL, .status = local};
+    row mine = {.call = ROW_CALL};
     memcpy(mine.payload, payload, sizeof(mine.payload));
+    if (local == IST_OK) {
+        local = world->ops.mem_peek(world->self, &comm->mask->generation, &mine.generation,
+                                    sizeof(mine.generation));
+    }
+    mine.status = local;
+    ist_error own;
+    ist_error_save(&own);
     row *rows = ist_alloc(comm->rank_count, sizeof(*rows));
     uint64_t *lost_words = ist_alloc(IST_MASK_WORDS(comm->rank_count), sizeof(*lost_words));
-    ist_status status = world->ops.mem_peek(world->self, &comm->mask->generation,
-                                            &mine.generation, sizeof(mine.generation));
-    if (rows == NULL || lost_words == NULL) {
-        status = ist_fail_memory(world, "an exchange", operation);
-    }
-    if (status == IST_OK) {
-        status = gather_rows(comm, &mine, rows, lost_words, all);
-    }
+    ist_status status = gather_allocated(comm, &mine, rows, lost_words, all, operation);
     ist_free(rows);
     ist_free(lost_words);
-    IST_RETURN_IF_ERROR(local);
+    if (local < 0) {
+        ist_error_restore(&own);
+        return local;
+    }
     IST_RETURN_IF_ERROR(status);
     return check_own_bit(comm, all, operation);
 }

@@ -33,7 +33,10 @@ ist_status ist_devcomm_open_agreed(ist_comm *comm, const ist_devcomm_desc *desc,
     ist_status status = ist_comm_exchange_status(comm, local, operation);
     if (status < 0) {
         if (local == IST_OK) {
+            ist_error why;
+            ist_error_save(&why);
             ist_devcomm_close(comm, opened);
+            ist_error_restore(&why);
         }
         return status;
     }

@@ -99,7 +99,7 @@ ist_status ist_event_sync(ist_event *event, uint64_t deadline_ns)
     ist_world *world = event->object.world;
     IST_RETURN_IF_ERROR(ist_check_deadline(world, deadline_ns, "deadline_ns", "event.sync"));
     return world->ops.event_sync(world->self, event->object.number,
-                                 deadline_ns != 0 ? deadline_ns : world->deadline_ns);
+                                 deadline_ns != 0 ? deadline_ns : ist_host_deadline(world));
 }
 
 ist_status ist_event_query(ist_event *event)

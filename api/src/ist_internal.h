@@ -92,6 +92,18 @@ struct ist_world {
     struct ist_world *next; /* in the run */
 };
 
+/*
+ * How long the host waits for a stream when the caller names no limit. A device wait may last
+ * several deadlines when ranks die in a row: the host must not give up before the device does.
+ */
+#define IST_HOST_PATIENCE 8u
+static inline uint64_t ist_host_deadline(const ist_world *world)
+{
+    return world->deadline_ns > UINT64_MAX / IST_HOST_PATIENCE
+               ? UINT64_MAX
+               : world->deadline_ns * IST_HOST_PATIENCE;
+}
+
 struct ist_stream {
     ist_object object;
     uint64_t capture; /* part of the capture with that number, if it is still under way */
@@ -256,6 +268,9 @@ IST_COLD ist_status ist_fail_null(const ist_world *world, const char *argument,
 IST_COLD ist_status ist_fail_memory(const ist_world *world, const char *what,
                                     const char *operation);
 ist_log_level ist_log_level_max(void);
+/* Keeps a record over calls that clean up and may raise too: the first error is the one to tell. */
+void ist_error_save(ist_error *saved);
+void ist_error_restore(const ist_error *saved);
 
 static inline ist_status ist_check_pointer(const ist_world *world, const void *pointer,
                                            const char *argument, const char *operation)

@@ -46,6 +46,16 @@ ist_error *ist_error_bind(ist_error *slot)
     return former;
 }
 
+void ist_error_save(ist_error *saved)
+{
+    *saved = *record_of_this_rank();
+}
+
+void ist_error_restore(const ist_error *saved)
+{
+    *record_of_this_rank() = *saved;
+}
+
 /* A slot may be fresh zeroed memory; rank 0 must not appear in a record about nothing. */
 static void record_clear(ist_error *record)
 {

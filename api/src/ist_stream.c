@@ -53,7 +53,7 @@ ist_status ist_stream_close(ist_stream *stream)
     ist_world *world = stream->object.world;
     drop_capture(stream);
     ist_status waited =
-        world->ops.stream_sync(world->self, stream->object.number, world->deadline_ns);
+        world->ops.stream_sync(world->self, stream->object.number, ist_host_deadline(world));
     ist_status closed = world->ops.stream_close(world->self, stream->object.number);
     ist_object_close(stream);
     return waited < 0 ? waited : closed;
@@ -75,7 +75,7 @@ ist_status ist_stream_sync(ist_stream *stream, uint64_t deadline_ns)
     ist_world *world = stream->object.world;
     IST_RETURN_IF_ERROR(ist_check_deadline(world, deadline_ns, "deadline_ns", "stream.sync"));
     return world->ops.stream_sync(world->self, stream->object.number,
-                                  deadline_ns != 0 ? deadline_ns : world->deadline_ns);
+                                  deadline_ns != 0 ? deadline_ns : ist_host_deadline(world));
 }
 
 ist_status ist_stream_query(ist_stream *stream)
@@ -109,7 +109,7 @@ ist_status ist_copy_to_host(ist_stream *stream, void *host_dst, const void *src,
     IST_RETURN_IF_ERROR(ist_check_pointer(world, host_dst, "host_dst", "copy_to_host"));
     IST_RETURN_IF_ERROR(ist_memory_check(world, src, bytes, 0, "src", "copy_to_host"));
     return world->ops.copy_out(world->self, stream->object.number, host_dst, src, bytes,
-                               world->deadline_ns);
+                               ist_host_deadline(world));
 }
 
 static bool ranges_overlap(uintptr_t a, uintptr_t b, size_t bytes)

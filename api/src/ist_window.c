@@ -79,7 +79,10 @@ static ist_status register_on_all(ist_comm *comm, void *mem, size_t bytes, uint3
     ist_status status = meet_over_index(comm, local, opened);
     if (status < 0) {
         if (local == IST_OK && opened != 0) {
+            ist_error why;
+            ist_error_save(&why);
             world->ops.window_close(world->self, comm->object.number, opened);
+            ist_error_restore(&why);
         }
         return status;
     }

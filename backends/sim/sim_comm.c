@@ -576,18 +576,32 @@ ist_status sim_devcomm_open(sim_member *member, const ist_devcomm_desc *desc,
     return IST_OK;
 }
 
+/* The memory of an instance lives until its last member has closed it, as memory that peers have
+   mapped does: who closes first must not pull it away from under the others. */
+static void sim_resource_release(sim_comm *comm, uint32_t instance)
+{
+    sim_window_bases *bases = &comm->resources[instance];
+    for (uint32_t i = 0; i < comm->rank_count; ++i) {
+        if (bases->base[i] != NULL) {
+            (void)sim_memory_free(comm->members[i].rank, bases->base[i]);
+        }
+        bases->base[i] = NULL;
+        bases->bytes[i] = 0;
+    }
+}
+
 /* Puts on their way still name both ends, so the struct lives until the world ends. */
 ist_status sim_devcomm_close(sim_member *member, sim_devcomm *dev)
 {
+    sim_comm *comm = member->comm;
     if (dev->closed) {
         return ist_raise(IST_ERR_OBJECT, NULL, "the device communicator is closed already");
     }
     dev->closed = true;
-    sim_window_bases *bases = &member->comm->resources[dev->instance];
-    bases->base[member->index] = NULL;
-    bases->bytes[member->index] = 0;
-    dev->windows[0].bytes = 0;
-    return dev->resource != NULL ? sim_memory_free(member->rank, dev->resource) : IST_OK;
+    if (++comm->resources[dev->instance].closed == comm->rank_count) {
+        sim_resource_release(comm, dev->instance);
+    }
+    return IST_OK;
 }
 
 uint64_t sim_window_bytes(const sim_devcomm *dev, uint32_t window, uint32_t peer)

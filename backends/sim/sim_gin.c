@@ -42,7 +42,15 @@ static void sim_signal_raise(const sim_put *put)
 static void sim_put_land(sim_put *put)
 {
     sim_rank *target = put->dst->member->rank;
-    if (put->bytes > 0) {
+    bool to_there = put->bytes == 0 || sim_memory_find(target, put->to, put->bytes) != NULL;
+    bool from_there = put->bytes == 0 || put->copy != NULL || put->from == &put->value ||
+                      sim_memory_find(put->src->member->rank, put->from, put->bytes) != NULL;
+    if (!to_there || !from_there) {
+        ist_log(IST_LOG_WARN, "a put of %llu bytes from rank %u to rank %u ends nowhere: its %s "
+                              "was freed while it was on its way",
+                (unsigned long long)put->bytes, put->src->member->rank->index, target->index,
+                to_there ? "source" : "target");
+    } else if (put->bytes > 0) {
         memcpy(put->to, put->copy != NULL ? put->copy : put->from, put->bytes);
         sim_wait_word_written(target, put->to, put->bytes);
     }

@@ -287,6 +287,8 @@ typedef struct sim_member {
 typedef struct sim_window_bases {
     void **base;            /* [rank_count] */
     uint64_t *bytes;        /* [rank_count] */
+    uint32_t closed;        /* resources: members that have closed the instance */
+    uint32_t pad;
 } sim_window_bases;
 
 struct sim_comm {

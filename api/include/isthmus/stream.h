@@ -60,7 +60,7 @@ IST_API ist_status ist_mem_peek(ist_world *world, const void *mem, void *host, s
 IST_API IST_MUST_USE ist_status ist_stream_open(ist_world *world, ist_stream **stream);
 
 /**
- * Waits (bounded by the world's deadline) for the stream's work, then frees it. NULL is allowed.
+ * Waits (bounded as ist_stream_sync(stream, 0)) for the stream's work, then frees it. NULL is allowed.
  * @return IST_OK; IST_ERR_TIMEOUT (the stream is freed all the same) @since 0.1
  */
 IST_API ist_status ist_stream_close(ist_stream *stream);
@@ -68,7 +68,7 @@ IST_API ist_status ist_stream_close(ist_stream *stream);
 /**
  * Blocks until all work enqueued so far has run.
  *
- * @param deadline_ns  0: the world's default
+ * @param deadline_ns  0: eight times the world's deadline, so that device waits end first
  * @return IST_OK; IST_ERR_TIMEOUT; IST_ERR_KILLED; IST_ERR_DEVICE; IST_ERR_DEADLOCK (simulator)
  * @threads the rank's own
  * @since 0.1
@@ -91,7 +91,7 @@ IST_API ist_status ist_copy_to_device(ist_stream *stream, void *dst, const void 
 
 /**
  * Copies device memory to host memory. BLOCKS until the stream has reached and done the copy,
- * bounded by the world's deadline. Not allowed during capture.
+ * bounded as ist_stream_sync(stream, 0). Not allowed during capture.
  *
  * @return IST_OK; IST_ERR_USAGE in capture; IST_ERR_TIMEOUT; IST_ERR_ARGUMENT
  * @threads the rank's own
@@ -118,7 +118,7 @@ IST_API ist_status ist_event_record(ist_event *event, ist_stream *stream);
 /** Makes later work on the stream wait for the event's last record; no record: no wait. @since 0.1 */
 IST_API ist_status ist_event_wait(ist_event *event, ist_stream *stream);
 
-/** Blocks until the last record was reached. deadline_ns 0: the world's default. @since 0.1 */
+/** Blocks until the last record was reached. deadline_ns 0: as ist_stream_sync(). @since 0.1 */
 IST_API ist_status ist_event_sync(ist_event *event, uint64_t deadline_ns);
 
 /** Asks without blocking. @return IST_OK when reached or never recorded, IST_IN_PROGRESS @since 0.1 */

@@ -31,6 +31,13 @@ void sim_store_visible(sim_store *store)
 {
     sim_rank *target = store->target;
     sim_world *world = target->world;
+    /* A word for memory that was freed meanwhile must not hit its next owner. */
+    if (store->barrier_of == NULL && sim_memory_find(target, store->word, store->width) == NULL) {
+        ist_log(IST_LOG_INFO, "a word from rank %d to rank %u ends nowhere: its target was freed",
+                store->from, target->index);
+        sim_pool_give(&world->stores, store);
+        return;
+    }
     sim_word_write(store->word, store->value, store->width);
     sim_event_log(world, IST_SIM_STORE, target, store->from, store->width, store->value);
     if (store->barrier_of != NULL) {
