@@ -147,9 +147,9 @@ static bool backend_known(const char *wanted)
 static int refuse(const char *command, const cli_options *options, ist_status status)
 {
     const char *text = cli_error_text(status);
-    bool usage = status == IST_ERR_PARSE || status == IST_ERR_RANGE || status == IST_ERR_ARGUMENT ||
-                 (status == IST_ERR_BACKEND && options->backend != NULL &&
-                  !backend_known(options->backend));
+    bool usage =
+        status == IST_ERR_PARSE || status == IST_ERR_RANGE || status == IST_ERR_ARGUMENT ||
+        (status == IST_ERR_BACKEND && options->backend != NULL && !backend_known(options->backend));
     if (!first_process()) {
         return usage ? CLI_USAGE : CLI_FAILED;
     }

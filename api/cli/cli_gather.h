@@ -10,8 +10,9 @@
 #include <isthmus/comm.h>
 #include <isthmus/device.h>
 #include <isthmus/stream.h>
+#include <isthmus/window.h>
 
-/* Arguments of the kernel `cli_gather`. Offsets are into window 0, equal on all ranks:
+/* Arguments of the kernel `cli_gather`. Offsets are into the window, equal on all ranks:
  * own [bytes], inbox [rank_count][bytes], words u64[rank_count], arrived u32[rank_count]. */
 typedef struct cli_gather_args {
     const ist_dev_comm *dev;
@@ -22,21 +23,26 @@ typedef struct cli_gather_args {
     uint64_t tag;         /* never 0, not used before */
     uint64_t deadline_ns; /* from now */
     uint32_t root;
-    uint32_t reserved;
+    uint32_t window;
 } cli_gather_args;
 
 extern const ist_kernel ist_kernel_cli_gather;
 
 typedef struct cli_gather {
+    ist_world *world;
     ist_comm *comm;
     ist_stream *stream;
-    const ist_dev_comm *dev;
+    char *memory; /* of the window, on this rank */
+    ist_window *window;
+    const ist_dev_comm *dev; /* for kernels only */
     cli_gather_args args;
+    uint32_t rank;
     uint32_t rank_count;
 } cli_gather;
 
-/* Collective. */
-ist_status cli_gather_open(ist_comm *comm, ist_stream *stream, cli_gather *gather);
+/* Collective. What was opened before a failure is closed by cli_gather_close(). */
+ist_status cli_gather_open(ist_world *world, ist_comm *comm, ist_stream *stream,
+                           cli_gather *gather);
 void cli_gather_close(cli_gather *gather);
 
 /* Sends this rank's report to `root`. On the root, fills gathered[r] for every rank whose report has

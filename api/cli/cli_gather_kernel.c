@@ -13,15 +13,15 @@ IST_DEVICE_FN void gather_send(ist_coop *coop, const cli_gather_args *args)
     if (!ist_dev_is_lsa(dev, args->root)) {
         ist_gin_action raise = {IST_GIN_SIGNAL_ADD, dev->rank, args->tag};
         uint32_t context = dev->rank % dev->context_count;
-        ist_gin_put(coop, dev, context, args->root, 0, row, 0, 0, args->bytes, raise,
-                    IST_GIN_NO_COUNTER);
+        ist_gin_put(coop, dev, context, args->root, args->window, row, args->window, 0, args->bytes,
+                    raise, IST_GIN_NO_COUNTER);
         ist_gin_flush(coop, dev, context, ist_clock_ns(coop) + args->deadline_ns);
         return;
     }
-    void *there = ist_window_peer(coop, dev, 0, row, args->root);
-    uint64_t *word =
-        ist_window_peer(coop, dev, 0, args->words + dev->rank * sizeof(uint64_t), args->root);
-    ist_row_copy(coop, there, ist_window_local(coop, dev, 0, 0), args->bytes);
+    void *there = ist_window_peer(coop, dev, args->window, row, args->root);
+    uint64_t *word = ist_window_peer(coop, dev, args->window,
+                                     args->words + dev->rank * sizeof(uint64_t), args->root);
+    ist_row_copy(coop, there, ist_window_local(coop, dev, args->window, 0), args->bytes);
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         ist_store_u64(coop, word, args->tag, IST_RELEASE, IST_SCOPE_SYSTEM);
@@ -32,9 +32,9 @@ IST_DEVICE_FN void gather_send(ist_coop *coop, const cli_gather_args *args)
 IST_DEVICE_FN void gather_receive(ist_coop *coop, const cli_gather_args *args)
 {
     const ist_dev_comm *dev = args->dev;
-    uint32_t *arrived = ist_window_local(coop, dev, 0, args->arrived);
+    uint32_t *arrived = ist_window_local(coop, dev, args->window, args->arrived);
     uint8_t *results = ist_coop_scratch(coop, 0, dev->rank_count);
-    ist_peer_wait wait = {ist_window_local(coop, dev, 0, args->words), args->tag,
+    ist_peer_wait wait = {ist_window_local(coop, dev, args->window, args->words), args->tag,
                           ist_clock_ns(coop) + args->deadline_ns, 0, 0};
     ist_wait_peers(coop, dev, &wait, results);
     IST_EACH_LANE (coop, peer, dev->rank_count) {

@@ -109,14 +109,10 @@ static const word dtypes[] = {{"bf16", IST_BF16}, {"fp16", IST_F16}, {"f16", IST
 static const word link_models[] = {
     {"in-order", IST_LINKS_IN_ORDER}, {"max-min", IST_LINKS_MAX_MIN}, {NULL, 0}};
 
-static int read_word(const char *name, const char *text, const word *words, uint32_t *value)
+static int refuse_word(const char *name, const char *text, const word *words)
 {
     cli_text expected = {0};
     for (const word *at = words; at->text != NULL; ++at) {
-        if (strcasecmp(at->text, text) == 0) {
-            *value = at->value;
-            return CLI_OK;
-        }
         if (at == words || at->value != at[-1].value) {
             cli_text_append(&expected, "%s%s", at == words ? "" : ", ", at->text);
         }
@@ -125,6 +121,17 @@ static int read_word(const char *name, const char *text, const word *words, uint
                            expected.failed ? "the words it takes" : expected.bytes);
     cli_text_free(&expected);
     return status;
+}
+
+static int read_word(const char *name, const char *text, const word *words, uint32_t *value)
+{
+    for (const word *at = words; at->text != NULL; ++at) {
+        if (strcasecmp(at->text, text) == 0) {
+            *value = at->value;
+            return CLI_OK;
+        }
+    }
+    return refuse_word(name, text, words);
 }
 
 static const char *word_of(const word *words, uint32_t value)

@@ -131,7 +131,7 @@ ist_status cli_rank_open(cli_rank *rank)
     IST_RETURN_IF_ERROR(allocate_device(rank));
     IST_RETURN_IF_ERROR(open_windows(rank));
     IST_RETURN_IF_ERROR(open_group(rank));
-    return cli_gather_open(rank->comm, rank->stream, &rank->gather);
+    return cli_gather_open(rank->world, rank->comm, rank->stream, &rank->gather);
 }
 
 static void free_host(cli_scratch *scratch)

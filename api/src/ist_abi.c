@@ -314,7 +314,7 @@ enum {
 #define X(op, params, args, need) ROW_##op,
     IST_BACKEND_OPS(X)
 #undef X
-    ROW_COUNT
+        ROW_COUNT
 };
 #define X(op, params, args, need) FIELD(ist_backend_ops, op, 8 + 8 * (size_t)ROW_##op);
 IST_BACKEND_OPS(X)

@@ -72,8 +72,8 @@ ist_status ist_comm_team_lsa(ist_comm *comm, ist_team *team)
 ist_status ist_comm_team_rail(ist_comm *comm, ist_team *team)
 {
     IST_RETURN_IF_ERROR(check_team(comm, team, "comm.team_rail"));
-    *team = (ist_team){comm->rank_count / comm->lsa_size, comm->rank / comm->lsa_size,
-                       comm->lsa_size};
+    *team =
+        (ist_team){comm->rank_count / comm->lsa_size, comm->rank / comm->lsa_size, comm->lsa_size};
     return IST_OK;
 }
 

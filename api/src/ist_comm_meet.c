@@ -157,6 +157,8 @@ static ist_status meet(meeting *at, ist_status local)
     for (uint32_t i = 0; i < at->field_count; ++i) {
         at->send[ROW_FIELDS + i] = at->fields[i].value;
     }
+    ist_status expected = expect_active(at);
+    local = local < 0 ? local : expected;
     if (local < 0) {
         return meet_after_failure(at, local);
     }
@@ -171,7 +173,10 @@ static ist_status meet(meeting *at, ist_status local)
 ist_status ist_comm_meet(ist_comm *comm, ist_status local, const ist_field *fields, uint32_t count,
                          const char *operation)
 {
-    meeting at = {.comm = comm, .operation = operation, .fields = fields, .field_count = count,
+    meeting at = {.comm = comm,
+                  .operation = operation,
+                  .fields = fields,
+                  .field_count = count,
                   .row_words = ROW_FIELDS + (size_t)count};
     size_t row_count = (size_t)comm->rank_count + 1;
     uint32_t mask_words = IST_MASK_WORDS(comm->rank_count);

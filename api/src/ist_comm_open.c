@@ -28,10 +28,9 @@ static ist_status read_desc(ist_world *world, const ist_comm_desc *desc, ist_com
     IST_RETURN_IF_ERROR(
         ist_check_deadline(world, checked->deadline_ns, "desc.deadline_ns", OPERATION));
     if (checked->fault_tolerant > 1) {
-        return ist_fail_value(world, IST_ERR_ARGUMENT, "desc.fault_tolerant", OPERATION, 1,
-                              checked->fault_tolerant,
-                              "desc.fault_tolerant is %u, 0 or 1 is required",
-                              checked->fault_tolerant);
+        return ist_fail_value(
+            world, IST_ERR_ARGUMENT, "desc.fault_tolerant", OPERATION, 1, checked->fault_tolerant,
+            "desc.fault_tolerant is %u, 0 or 1 is required", checked->fault_tolerant);
     }
     if ((uint32_t)checked->check > IST_CHECK_PEERS) {
         return ist_fail_value(world, IST_ERR_ARGUMENT, "desc.check", OPERATION, IST_CHECK_PEERS,
@@ -97,7 +96,8 @@ static void resolve(const ist_world *world, const ist_comm_desc *desc, ist_comm 
 
 static ist_status open_in_backend(ist_world *world, ist_comm *opening)
 {
-    ist_backend_comm_desc desc = {.rank = opening->rank, .rank_count = opening->rank_count,
+    ist_backend_comm_desc desc = {.rank = opening->rank,
+                                  .rank_count = opening->rank_count,
                                   .lsa_size_max = opening->lsa_size_max,
                                   .deadline_ns = opening->deadline_ns};
     memcpy(desc.id, opening->id.bytes, sizeof(desc.id));

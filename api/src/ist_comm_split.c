@@ -47,9 +47,9 @@ static ist_status judge_lost_here(split_plan *plan)
     ist_comm *parent = plan->parent;
     ist_world *world = parent->object.world;
     if (parent->fault_tolerant != 0) {
-        IST_RETURN_IF_ERROR(world->ops.mem_peek(
-            world->self, parent->mask->words, plan->mask_words,
-            IST_MASK_WORDS(parent->rank_count) * sizeof(uint64_t)));
+        IST_RETURN_IF_ERROR(
+            world->ops.mem_peek(world->self, parent->mask->words, plan->mask_words,
+                                IST_MASK_WORDS(parent->rank_count) * sizeof(uint64_t)));
     }
     for (uint32_t rank = 0; rank < parent->rank_count; ++rank) {
         bool masked = parent->fault_tolerant != 0 && !ist_mask_test(plan->mask_words, rank);
@@ -70,8 +70,8 @@ static ist_status judge_peers(const split_plan *plan)
         ist_error details = ist_details(plan->parent->object.world, "comm", OPERATION);
         details.peer = (int32_t)rank;
         details.observed = (uint64_t)peer->status;
-        return ist_raise(IST_ERR_MISMATCH, &details, "the call failed on rank %u, or it made another",
-                         rank);
+        return ist_raise(IST_ERR_MISMATCH, &details,
+                         "the call failed on rank %u, or it made another", rank);
     }
     return IST_OK;
 }

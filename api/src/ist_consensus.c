@@ -26,7 +26,7 @@ static ist_status check_call(ist_comm *comm, const ist_stream *stream, const cha
    on the stream before has the world's. */
 static uint64_t wait_bound_ns(const ist_comm *comm)
 {
-    uint64_t rounds = (uint64_t)comm->rank_count + 4u;
+    uint64_t rounds = ((uint64_t)comm->rank_count + 4u) * IST_MASK_PATIENCE;
     uint64_t bound = 0;
     if (__builtin_mul_overflow(comm->deadline_ns, rounds, &bound) ||
         __builtin_add_overflow(bound, comm->object.world->deadline_ns, &bound)) {
@@ -83,8 +83,7 @@ ist_status ist_comm_agree(ist_comm *comm, ist_stream *stream)
         .result = comm->mask_result,
         .sequence = ++comm->consensus_count,
     };
-    IST_RETURN_IF_ERROR(
-        launch_and_wait(comm, stream, &ist_kernel_mask_agree, &args, sizeof(args)));
+    IST_RETURN_IF_ERROR(launch_and_wait(comm, stream, &ist_kernel_mask_agree, &args, sizeof(args)));
     return read_result(comm, args.sequence, "comm.agree");
 }
 
@@ -144,8 +143,8 @@ static ist_status check_own_bit(const ist_comm *comm, const gathering *all, cons
                     "the peers went on without this rank");
 }
 
-static ist_status gather_allocated(ist_comm *comm, const row *mine, row *rows,
-                                   uint64_t *lost_words, gathering *all, const char *operation)
+static ist_status gather_allocated(ist_comm *comm, const row *mine, row *rows, uint64_t *lost_words,
+                                   gathering *all, const char *operation)
 {
     if (rows == NULL || lost_words == NULL) {
         return ist_fail_memory(comm->object.world, "an exchange", operation);
@@ -194,8 +193,7 @@ static ist_status run_clean(ist_comm *comm, const ist_stream *stream, const gath
         .result = comm->mask_result,
         .sequence = ++comm->consensus_count,
     };
-    IST_RETURN_IF_ERROR(
-        launch_and_wait(comm, stream, &ist_kernel_mask_clean, &args, sizeof(args)));
+    IST_RETURN_IF_ERROR(launch_and_wait(comm, stream, &ist_kernel_mask_clean, &args, sizeof(args)));
     return read_result(comm, args.sequence, operation);
 }
 

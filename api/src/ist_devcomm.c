@@ -68,17 +68,15 @@ ist_status ist_devcomm_open_all(ist_comm *comm, ist_status local, const ist_devc
                                 const char *operation, const ist_dev_comm **dev)
 {
     const ist_field fields[] = {
-        {"resource_bytes", desc->resource_bytes},
-        {"context_count", desc->context_count},
-        {"signal_count", desc->signal_count},
-        {"counter_count", desc->counter_count},
+        {"resource_bytes", desc->resource_bytes},       {"context_count", desc->context_count},
+        {"signal_count", desc->signal_count},           {"counter_count", desc->counter_count},
         {"lsa_barrier_count", desc->lsa_barrier_count},
     };
     if (local == IST_OK) {
         local = check_offered(comm, desc, operation);
     }
-    IST_RETURN_IF_ERROR(ist_comm_meet(comm, local, fields, sizeof(fields) / sizeof(fields[0]),
-                                      operation));
+    IST_RETURN_IF_ERROR(
+        ist_comm_meet(comm, local, fields, sizeof(fields) / sizeof(fields[0]), operation));
     return ist_devcomm_open_agreed(comm, desc, operation, dev);
 }
 
@@ -111,9 +109,9 @@ static ist_status prepare(const ist_comm *comm, const ist_devcomm_desc *desc,
     IST_RETURN_IF_ERROR(ist_check_pointer(comm->object.world, dev, "dev", "dev_comm.open"));
     IST_RETURN_IF_ERROR(check_counts(comm, desc));
     *node = ist_alloc(1, sizeof(**node));
-    return *node != NULL ? IST_OK
-                         : ist_fail_memory(comm->object.world, "a device communicator",
-                                           "dev_comm.open");
+    return *node != NULL
+               ? IST_OK
+               : ist_fail_memory(comm->object.world, "a device communicator", "dev_comm.open");
 }
 
 ist_status ist_dev_comm_open(ist_comm *comm, uint64_t resource_bytes, uint32_t context_count,
@@ -122,8 +120,10 @@ ist_status ist_dev_comm_open(ist_comm *comm, uint64_t resource_bytes, uint32_t c
 {
     IST_RETURN_IF_ERROR(ist_check_comm(comm, "comm", "dev_comm.open"));
     IST_RETURN_IF_ERROR(ist_check_comm_usable(comm, "dev_comm.open"));
-    ist_devcomm_desc desc = {.resource_bytes = resource_bytes, .context_count = context_count,
-                             .signal_count = signal_count, .counter_count = counter_count,
+    ist_devcomm_desc desc = {.resource_bytes = resource_bytes,
+                             .context_count = context_count,
+                             .signal_count = signal_count,
+                             .counter_count = counter_count,
                              .lsa_barrier_count = lsa_barrier_count};
     ist_user_devcomm *node = NULL;
     ist_status local = prepare(comm, &desc, dev, &node);

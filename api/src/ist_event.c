@@ -117,8 +117,8 @@ ist_status ist_event_elapsed(ist_event *start, ist_event *end, uint64_t *elapsed
     IST_RETURN_IF_ERROR(ist_check_same_world(world, end, "end", "event.elapsed"));
     IST_RETURN_IF_ERROR(ist_check_pointer(world, elapsed_ns, "elapsed_ns", "event.elapsed"));
     uint64_t elapsed = 0;
-    IST_RETURN_IF_ERROR(world->ops.event_elapsed(world->self, start->object.number,
-                                                 end->object.number, &elapsed));
+    IST_RETURN_IF_ERROR(
+        world->ops.event_elapsed(world->self, start->object.number, end->object.number, &elapsed));
     *elapsed_ns = elapsed;
     return IST_OK;
 }

@@ -34,10 +34,10 @@ static ist_status check_origin(const ist_stream *stream)
     if (ist_stream_capturing(stream) && stream->capture_origin) {
         return IST_OK;
     }
-    return ist_fail(stream->object.world, IST_ERR_USAGE, "stream", "graph.end",
-                    "%s", ist_stream_capturing(stream)
-                              ? "stream has joined a capture that began on another stream"
-                              : "no capture is under way on stream");
+    return ist_fail(stream->object.world, IST_ERR_USAGE, "stream", "graph.end", "%s",
+                    ist_stream_capturing(stream)
+                        ? "stream has joined a capture that began on another stream"
+                        : "no capture is under way on stream");
 }
 
 ist_status ist_graph_end(ist_stream *stream, ist_graph **graph)
@@ -71,6 +71,10 @@ ist_status ist_graph_launch(ist_graph *graph, ist_stream *stream)
     IST_RETURN_IF_ERROR(ist_check_stream(stream, "stream", "graph.launch"));
     ist_world *world = graph->object.world;
     IST_RETURN_IF_ERROR(ist_check_same_world(world, stream, "stream", "graph.launch"));
+    if (ist_stream_capturing(stream)) {
+        return ist_fail(world, IST_ERR_USAGE, "stream", "graph.launch",
+                        "stream is capturing, and a graph cannot become part of another");
+    }
     return world->ops.graph_launch(world->self, graph->object.number, stream->object.number);
 }
 

@@ -36,7 +36,7 @@ typedef enum ist_kind {
 #define X(name, text) name,
     IST_KIND_LIST(X)
 #undef X
-    IST_KIND_COUNT
+        IST_KIND_COUNT
 } ist_kind;
 
 /* The first word of every object; "IST" or "ist" and the kind, so that a closed object, another
@@ -76,17 +76,17 @@ struct ist_world {
     uint32_t sm_count;    /* 0 until caps are known */
     ist_check check;      /* resolved, never AUTO */
     bool caps_known;
-    bool has_devcomm;     /* the backend has device communicators at all */
+    bool has_devcomm; /* the backend has device communicators at all */
     bool has_windows;
     ist_backend_ops ops; /* completed; every slot is callable */
     struct ist_layer *layers;
     const char *backend_name;
-    ist_object *open;                           /* newest first */
-    ist_object *closed_first, *closed_last;     /* oldest first */
+    ist_object *open;                       /* newest first */
+    ist_object *closed_first, *closed_last; /* oldest first */
     uint32_t closed_count;
-    uint32_t memory_count;     /* allocations of ist_mem_alloc() not yet freed */
-    uint64_t comm_open_count;  /* whole-world communicators opened so far */
-    uint64_t capture;          /* number of the capture under way, 0: none */
+    uint32_t memory_count;    /* allocations of ist_mem_alloc() not yet freed */
+    uint64_t comm_open_count; /* whole-world communicators opened so far */
+    uint64_t capture;         /* number of the capture under way, 0: none */
     uint64_t capture_count;
     ist_backend_caps caps;
     struct ist_world *next; /* in the run */
@@ -143,7 +143,7 @@ struct ist_comm {
     /* Device addresses in one block of host-visible memory. */
     ist_dev_mask *mask;
     struct ist_mask_result *mask_result;
-    uint64_t *participants; /* IST_MASK_WORDS(rank_count) words */
+    uint64_t *participants;      /* IST_MASK_WORDS(rank_count) words */
     const ist_dev_comm *service; /* for barrier, agree, clean; NULL where peers are out of reach */
     ist_user_devcomm *devcomms;
     uint64_t split_count;
@@ -324,9 +324,9 @@ static inline ist_status ist_memory_check(ist_world *world, const void *mem, uin
 
 /* Where a tensor lies. window_index 0: plain memory (index 0 is never a program's window). */
 typedef struct ist_tensor_place {
-    void *address;        /* local; NULL for an empty tensor */
-    ist_window *window;   /* NULL: plain memory */
-    uint64_t offset;      /* bytes in the window */
+    void *address;      /* local; NULL for an empty tensor */
+    ist_window *window; /* NULL: plain memory */
+    uint64_t offset;    /* bytes in the window */
     uint64_t elements;
     uint64_t bytes;
     uint32_t window_index;
@@ -369,7 +369,8 @@ ist_status ist_comm_exchange_status(ist_comm *comm, ist_status local, const char
 /* All ranks compare `bytes` by digest, whatever the communicator checks. */
 ist_status ist_comm_agree_on_bytes(ist_comm *comm, const char *what, const void *bytes,
                                    size_t count, const char *operation);
-/* Raw all-gather; recv has rank_count rows; lost_words IST_MASK_WORDS(rank_count) words. */
+/* Raw all-gather; recv has rank_count rows. lost_words, IST_MASK_WORDS(rank_count) words: in, ranks
+   that are not waited for; out, ranks that did not come. */
 ist_status ist_comm_exchange(ist_comm *comm, const void *send, size_t bytes, void *recv,
                              uint64_t *lost_words);
 /* The failure that made the communicator unusable, raised; reads the mask memory. */

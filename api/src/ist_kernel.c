@@ -55,8 +55,8 @@ static IST_COLD ist_status refuse_args(const ist_world *world, const ist_kernel 
 static inline ist_status check_args(const ist_world *world, const ist_kernel *kernel,
                                     const void *args, size_t args_bytes)
 {
-    bool good = kernel != NULL && args_bytes == kernel->args_bytes &&
-                (args != NULL || args_bytes == 0);
+    bool good =
+        kernel != NULL && args_bytes == kernel->args_bytes && (args != NULL || args_bytes == 0);
     return IST_LIKELY(good) ? IST_OK : refuse_args(world, kernel, args, args_bytes);
 }
 
@@ -75,9 +75,8 @@ static IST_COLD ist_status check_blocks_slowly(ist_world *world, uint32_t block_
 
 static inline ist_status check_blocks(ist_world *world, uint32_t block_count)
 {
-    return IST_LIKELY(block_count - 1u < world->sm_count)
-               ? IST_OK
-               : check_blocks_slowly(world, block_count);
+    return IST_LIKELY(block_count - 1u < world->sm_count) ? IST_OK
+                                                          : check_blocks_slowly(world, block_count);
 }
 
 ist_status ist_launch(ist_stream *stream, const ist_kernel *kernel, uint32_t block_count,

@@ -21,7 +21,7 @@ typedef enum ist_call {
 #define X(op, params, args, need) IST_CALL_##op,
     IST_BACKEND_OPS(X)
 #undef X
-    IST_CALL_HOST_ALLOC,
+        IST_CALL_HOST_ALLOC,
     IST_CALL_COUNT
 } ist_call;
 
@@ -33,14 +33,17 @@ const char *ist_call_name(ist_call call);
 extern atomic_int ist_call_fault_armed;
 IST_COLD ist_status ist_call_fault_count(void);
 
+/* Whether the call has to be counted. One load. */
+static inline bool ist_call_fault_watched(ist_call call)
+{
+    int armed = atomic_load_explicit(&ist_call_fault_armed, memory_order_acquire);
+    return !IST_LIKELY(armed != (int)call && armed != IST_CALL_ANY);
+}
+
 /* Counts a call if it is watched; a failure when it is the one that has to fail. */
 static inline ist_status ist_call_fault_due(ist_call call)
 {
-    int armed = atomic_load_explicit(&ist_call_fault_armed, memory_order_acquire);
-    if (IST_LIKELY(armed != (int)call && armed != IST_CALL_ANY)) {
-        return IST_OK;
-    }
-    return ist_call_fault_count();
+    return ist_call_fault_watched(call) ? ist_call_fault_count() : IST_OK;
 }
 
 /* Whether worlds that start now need the layer. */

@@ -95,8 +95,11 @@ uint64_t ist_call_fault_disarm(uint64_t *hit_count)
 
 static IST_COLD ist_status raise_fault(const ist_layer *layer, ist_call call, ist_status status)
 {
-    ist_error details = {.size = sizeof(details), .rank = (int32_t)layer->rank,
-                         .peer = IST_RANK_NONE, .sequence = fault.nth, .object = "call fault"};
+    ist_error details = {.size = sizeof(details),
+                         .rank = (int32_t)layer->rank,
+                         .peer = IST_RANK_NONE,
+                         .sequence = fault.nth,
+                         .object = "call fault"};
     strncpy(details.operation, ist_call_name(call), sizeof(details.operation) - 1);
     return ist_raise(status, &details, "call %s fails as armed (%s)", ist_call_name(call),
                      ist_status_name(status));
@@ -110,31 +113,39 @@ static bool call_releases(ist_call call)
     return (length > 6 && strcmp(name + length - 6, "_close") == 0) || call == IST_CALL_mem_free;
 }
 
+/* The watched call apart, so that all others are a test and a jump. */
 #define X(op, params, args, need)                                                                  \
-    static ist_status fault_##op params                                                            \
+    static IST_COLD ist_status count_##op params                                                   \
     {                                                                                              \
         const ist_layer *layer = self;                                                             \
-        ist_status status = ist_call_fault_due(IST_CALL_##op);                                     \
+        ist_status status = ist_call_fault_count();                                                \
         self = layer->below_self;                                                                  \
-        if (IST_LIKELY(status == IST_OK)) {                                                        \
+        if (status == IST_OK) {                                                                    \
             return layer->below.op args;                                                           \
         }                                                                                          \
         if (call_releases(IST_CALL_##op)) {                                                        \
-            ist_status below = layer->below.op args;                                               \
-            (void)below;                                                                           \
+            (void)layer->below.op args;                                                            \
         }                                                                                          \
         return raise_fault(layer, IST_CALL_##op, status);                                          \
+    }                                                                                              \
+    static ist_status fault_##op params                                                            \
+    {                                                                                              \
+        const ist_layer *layer = self;                                                             \
+        if (ist_call_fault_watched(IST_CALL_##op)) {                                               \
+            return count_##op args;                                                                \
+        }                                                                                          \
+        self = layer->below_self;                                                                  \
+        return layer->below.op args;                                                               \
     }
 IST_BACKEND_OPS(X)
 #undef X
 
 const ist_backend_ops *ist_layer_fault_ops(void)
 {
-    static const ist_backend_ops ops = {
-        .size = sizeof(ist_backend_ops),
-        .abi = IST_BACKEND_ABI,
+    static const ist_backend_ops ops = {.size = sizeof(ist_backend_ops),
+                                        .abi = IST_BACKEND_ABI,
 #define X(op, params, args, need) .op = fault_##op,
-        IST_BACKEND_OPS(X)
+                                        IST_BACKEND_OPS(X)
 #undef X
     };
     return &ops;

@@ -22,11 +22,10 @@ IST_BACKEND_OPS(X)
 
 const ist_backend_ops *ist_layer_trace_ops(void)
 {
-    static const ist_backend_ops ops = {
-        .size = sizeof(ist_backend_ops),
-        .abi = IST_BACKEND_ABI,
+    static const ist_backend_ops ops = {.size = sizeof(ist_backend_ops),
+                                        .abi = IST_BACKEND_ABI,
 #define X(op, params, args, need) .op = trace_##op,
-        IST_BACKEND_OPS(X)
+                                        IST_BACKEND_OPS(X)
 #undef X
     };
     return &ops;

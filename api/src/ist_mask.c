@@ -36,8 +36,7 @@ static ist_status check_mask_struct(const ist_comm *comm, const ist_mask *mask)
                                       "mask", "comm.mask_query"));
     IST_RETURN_IF_ERROR(ist_check_reserved(world, &checked.reserved, sizeof(checked.reserved),
                                            "mask.reserved", "comm.mask_query"));
-    IST_RETURN_IF_ERROR(
-        ist_check_pointer(world, checked.words, "mask.words", "comm.mask_query"));
+    IST_RETURN_IF_ERROR(ist_check_pointer(world, checked.words, "mask.words", "comm.mask_query"));
     uint32_t needed = IST_MASK_WORDS(comm->rank_count);
     if (checked.word_count >= needed) {
         return IST_OK;
@@ -75,8 +74,8 @@ ist_status ist_comm_mask_read(ist_comm *comm, int32_t *out, ist_stream *stream)
                                          "comm.mask_read"));
     if ((uintptr_t)out % sizeof(int32_t) != 0) {
         return ist_fail_value(world, IST_ERR_ALIGNMENT, "out", "comm.mask_read", sizeof(int32_t),
-                              (uintptr_t)out % sizeof(int32_t),
-                              "out is not aligned to %zu bytes", sizeof(int32_t));
+                              (uintptr_t)out % sizeof(int32_t), "out is not aligned to %zu bytes",
+                              sizeof(int32_t));
     }
     ist_mask_read_args args = {.dev = comm->service, .out = out};
     return world->ops.launch(world->self, stream->object.number, &ist_kernel_mask_read, 1, &args,

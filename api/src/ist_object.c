@@ -142,8 +142,9 @@ ist_status ist_object_refuse(const void *object, ist_kind kind, const char *argu
     uint32_t magic = ((const ist_object *)object)->magic;
     const char *required = ist_kind_text(kind);
     if (magic - IST_MAGIC_OPEN < IST_KIND_COUNT) {
-        return refuse(argument, operation, "another kind of object: ",
-                      ist_kind_text((ist_kind)(magic - IST_MAGIC_OPEN)), required);
+        return refuse(argument, operation,
+                      "another kind of object: ", ist_kind_text((ist_kind)(magic - IST_MAGIC_OPEN)),
+                      required);
     }
     if (magic - IST_MAGIC_CLOSED < IST_KIND_COUNT) {
         return refuse(argument, operation, "a closed ",

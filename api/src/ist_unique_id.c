@@ -56,8 +56,8 @@ void ist_unique_id_of_split(const ist_unique_id *parent, uint64_t number, int32_
                             ist_unique_id *id)
 {
     XXH128_hash_t digest = XXH3_128bits(parent->bytes, sizeof(parent->bytes));
-    derived from = {.kind = "split", .number = number, .parent = {digest.low64, digest.high64},
-                    .color = color};
+    derived from = {
+        .kind = "split", .number = number, .parent = {digest.low64, digest.high64}, .color = color};
     seal_derived(&from, id);
 }
 

@@ -21,9 +21,9 @@ static ist_status check_offered(const ist_comm *comm)
     if (world->has_windows && caps->window_reason == NULL) {
         return IST_OK;
     }
-    return ist_fail(world, IST_ERR_UNSUPPORTED, "window", OPERATION, "there are no windows here: %s",
-                    caps->window_reason != NULL ? caps->window_reason
-                                                : "the backend does not offer them");
+    return ist_fail(
+        world, IST_ERR_UNSUPPORTED, "window", OPERATION, "there are no windows here: %s",
+        caps->window_reason != NULL ? caps->window_reason : "the backend does not offer them");
 }
 
 static ist_status check_memory(ist_comm *comm, const void *mem, size_t bytes)
@@ -51,8 +51,7 @@ static ist_status prepare(ist_comm *comm, const void *mem, size_t bytes, ist_win
     IST_RETURN_IF_ERROR(check_offered(comm));
     IST_RETURN_IF_ERROR(check_memory(comm, mem, bytes));
     *opening = ist_alloc(1, sizeof(**opening));
-    return *opening != NULL ? IST_OK
-                            : ist_fail_memory(comm->object.world, "a window", OPERATION);
+    return *opening != NULL ? IST_OK : ist_fail_memory(comm->object.world, "a window", OPERATION);
 }
 
 /* Not a matter of trust between ranks, so compared whatever the communicator checks. */
@@ -150,11 +149,10 @@ ist_status ist_window_address(const ist_window *window, uint64_t offset, uint64_
     ist_world *world = window->object.world;
     IST_RETURN_IF_ERROR(ist_check_pointer(world, address, "address", "window.address"));
     if (offset > window->bytes || bytes > window->bytes - offset) {
-        return ist_fail_value(world, IST_ERR_RANGE, "offset", "window.address", window->bytes,
-                              offset,
-                              "offset %" PRIu64 " with %" PRIu64
-                              " bytes leaves the window of %" PRIu64 " bytes",
-                              offset, bytes, window->bytes);
+        return ist_fail_value(
+            world, IST_ERR_RANGE, "offset", "window.address", window->bytes, offset,
+            "offset %" PRIu64 " with %" PRIu64 " bytes leaves the window of %" PRIu64 " bytes",
+            offset, bytes, window->bytes);
     }
     *address = window->memory + offset;
     return IST_OK;

@@ -139,8 +139,11 @@ static ist_status run_rank(const ist_backend_ops *ops, void *self, uint32_t rank
     run *state = context;
     ist_world *world = ist_alloc(1, sizeof(*world));
     if (world == NULL) {
-        ist_error details = {.size = sizeof(details), .rank = (int32_t)rank,
-                             .peer = IST_RANK_NONE, .object = "world", .operation = OPERATION};
+        ist_error details = {.size = sizeof(details),
+                             .rank = (int32_t)rank,
+                             .peer = IST_RANK_NONE,
+                             .object = "world",
+                             .operation = OPERATION};
         return ist_raise(IST_ERR_MEMORY, &details, "no host memory for rank %u of %u", rank,
                          rank_count);
     }

@@ -19,7 +19,7 @@
  * (maxThreadsPerBlock), or with fewer whole warps.
  */
 #ifndef IST_CUDA_THREADS
-#define IST_CUDA_THREADS 1024
+#define IST_CUDA_THREADS 512
 #endif
 
 /** Dynamic shared memory that ist_coop_scratch() gives out, from its start. */
@@ -47,16 +47,17 @@
  * generation, so that a rank which missed barriers while it was masked counts with the others
  * after its re-admission.
  */
-#define IST_CUDA_BARRIER_BYTES(lsa_size) ((((uint64_t)(lsa_size) + 1u) * 8u + 127u) & ~UINT64_C(127))
+#define IST_CUDA_BARRIER_BYTES(lsa_size)                                                           \
+    ((((uint64_t)(lsa_size) + 1u) * 8u + 127u) & ~UINT64_C(127))
 #define IST_CUDA_BARRIER_COUNT_BITS 40
 
 /* ---- the private part of an ist_dev_comm ----------------------------------------------------- */
 
 /** ist_dev_comm.backend, in device memory. ist_dev_window.backend is the ncclWindow_t. */
 typedef struct ist_cuda_dev_comm {
-    uint64_t *barriers_own;            /**< this rank's barriers, at a multiple of 128 */
-    uint64_t *const *barriers;         /**< [lsa_size] the members' barriers; NULL: none */
-    const void *nccl;                  /**< ncclDevComm in device memory; NULL: no GIN */
+    uint64_t *barriers_own;    /**< this rank's barriers, at a multiple of 128 */
+    uint64_t *const *barriers; /**< [lsa_size] the members' barriers; NULL: none */
+    const void *nccl;          /**< ncclDevComm in device memory; NULL: no GIN */
     /**
      * Counters behind the user's: counter_count + block counts the completed puts that named no
      * counter, so that a flush is a bounded wait.

@@ -28,16 +28,10 @@ static ist_status sim_graph_grow(void **array, uint32_t count, uint32_t *room, s
 
 static ist_status sim_graph_add_lane(sim_graph *graph, uint32_t *lane)
 {
-    uint32_t room = graph->lane_room;
-    IST_RETURN_IF_ERROR(sim_graph_grow((void **)&graph->lanes, graph->lane_count, &room,
-                                       sizeof(*graph->lanes)));
-    room = graph->lane_room;
-    IST_RETURN_IF_ERROR(sim_graph_grow((void **)&graph->lane_open, graph->lane_count, &room,
-                                       sizeof(*graph->lane_open)));
-    graph->lane_room = room;
+    IST_RETURN_IF_ERROR(sim_graph_grow((void **)&graph->lanes, graph->lane_count,
+                                       &graph->lane_room, sizeof(*graph->lanes)));
     *lane = graph->lane_count++;
     graph->lanes[*lane] = NULL;
-    graph->lane_open[*lane] = false;
     return IST_OK;
 }
 
@@ -63,11 +57,10 @@ static ist_status sim_graph_record(sim_graph *graph, sim_stream *stream, sim_str
     op->event->capture_lane = stream->capture_lane;
     op->event->capture_node = index;
     op->record = index;
-    graph->lane_open[stream->capture_lane] = false; /* somebody may wait for all of the lane */
     return IST_OK;
 }
 
-static ist_status sim_graph_wait(sim_graph *graph, sim_stream *stream, sim_stream_op *op)
+static ist_status sim_graph_wait(const sim_graph *graph, sim_stream_op *op)
 {
     if (op->event->capture != graph) {
         return ist_raise(IST_ERR_USAGE, NULL,
@@ -75,7 +68,6 @@ static ist_status sim_graph_wait(sim_graph *graph, sim_stream *stream, sim_strea
                          "capture");
     }
     op->record = op->event->capture_node;
-    graph->lane_open[stream->capture_lane] = true;
     return IST_OK;
 }
 
@@ -88,9 +80,7 @@ ist_status sim_graph_capture(sim_stream *stream, sim_stream_op *op)
     if (status == IST_OK && op->kind == SIM_OP_RECORD) {
         status = sim_graph_record(graph, stream, op);
     } else if (status == IST_OK && op->kind == SIM_OP_WAIT) {
-        status = sim_graph_wait(graph, stream, op);
-    } else if (status == IST_OK) {
-        graph->lane_open[stream->capture_lane] = true;
+        status = sim_graph_wait(graph, op);
     }
     sim_graph_node *node = status == IST_OK ? ist_alloc(1, sizeof(*node)) : NULL;
     if (node == NULL) {
@@ -130,8 +120,11 @@ ist_status sim_graph_begin(sim_stream *stream)
         return ist_raise(IST_ERR_MEMORY, NULL, "no memory for a graph");
     }
     graph->rank = stream->rank;
+    graph->done = sim_event_new();
+    ist_status status = graph->done != NULL
+                            ? sim_graph_add_lane(graph, &lane)
+                            : ist_raise(IST_ERR_MEMORY, NULL, "no memory for an event of a graph");
     graph->origin = stream;
-    ist_status status = sim_graph_add_lane(graph, &lane);
     if (status != IST_OK) {
         sim_graph_free(graph);
         return status;
@@ -143,20 +136,59 @@ ist_status sim_graph_begin(sim_stream *stream)
     return IST_OK;
 }
 
-/* Every stream of the capture goes back to running its work. */
-static uint32_t sim_graph_release_streams(sim_graph *graph)
+/* Every stream of the capture goes back to running its work; its events forget it. */
+static void sim_graph_release(sim_graph *graph)
 {
-    uint32_t open = 0;
-    for (uint32_t i = 1; i < graph->lane_count; ++i) {
-        open += graph->lane_open[i] ? 1 : 0;
-    }
     for (sim_stream *s = graph->rank->streams; s != NULL; s = s->next_of_rank) {
         if (s->capture == graph) {
             s->capture = NULL;
         }
     }
+    for (sim_host_event *e = graph->rank->events; e != NULL; e = e->next_of_rank) {
+        if (e->capture == graph) {
+            e->capture = NULL;
+        }
+    }
     graph->origin = NULL;
-    return open;
+}
+
+/*
+ * A lane is joined behind the place where the origin, or a lane that is joined there, waits for a
+ * record of it. Looked at from the end, so one pass finds the joins of joins.
+ */
+static bool sim_graph_lane_left(const sim_graph *graph, bool *lane_joined, bool *event_joined)
+{
+    lane_joined[0] = true;
+    for (uint32_t i = graph->count; i-- > 0;) {
+        const sim_graph_node *node = graph->nodes[i];
+        if (node->op.kind == SIM_OP_RECORD) {
+            lane_joined[node->lane] = lane_joined[node->lane] || event_joined[node->op.record];
+        } else if (!lane_joined[node->lane]) {
+            return true;
+        } else if (node->op.kind == SIM_OP_WAIT) {
+            event_joined[node->op.record] = true;
+        }
+    }
+    return false;
+}
+
+static ist_status sim_graph_check_joined(const sim_graph *graph)
+{
+    if (graph->lane_count == 1) {
+        return IST_OK;
+    }
+    bool *marks = ist_alloc((size_t)graph->lane_count + graph->event_count, sizeof(*marks));
+    if (marks == NULL) {
+        return ist_raise(IST_ERR_MEMORY, NULL, "no memory to check a graph of %u lanes",
+                         graph->lane_count);
+    }
+    bool left = sim_graph_lane_left(graph, marks, marks + graph->lane_count);
+    ist_free(marks);
+    ist_error details = {.rank = (int32_t)graph->rank->index, .peer = IST_RANK_NONE,
+                         .object = "stream", .operation = "graph.end"};
+    return left ? ist_raise(IST_ERR_USAGE, &details,
+                            "a stream joined the capture and was not joined back")
+                : IST_OK;
 }
 
 static ist_status sim_graph_make_lanes(sim_graph *graph)
@@ -174,12 +206,8 @@ ist_status sim_graph_end(sim_stream *stream, sim_graph **result)
     if (graph == NULL || graph->origin != stream) {
         return ist_raise(IST_ERR_USAGE, NULL, "no capture was begun on this stream");
     }
-    uint32_t open = sim_graph_release_streams(graph);
-    ist_status status = graph->broken;
-    if (status == IST_OK && open > 0) {
-        status = ist_raise(IST_ERR_USAGE, NULL,
-                           "%u streams joined the capture and were not joined back", open);
-    }
+    sim_graph_release(graph);
+    ist_status status = graph->broken != IST_OK ? graph->broken : sim_graph_check_joined(graph);
     if (status == IST_OK) {
         status = sim_graph_make_lanes(graph);
     }
@@ -216,14 +244,30 @@ static ist_status sim_graph_issue(sim_graph *graph, const sim_graph_node *node, 
     return sim_stream_push(stream, op);
 }
 
+static ist_status sim_graph_issue_done(sim_graph *graph, sim_op_kind kind, sim_stream *stream)
+{
+    sim_stream_op *op = sim_op_new(graph->rank->world, kind);
+    if (op == NULL) {
+        return ist_raise(IST_ERR_MEMORY, NULL, "no memory to launch a graph");
+    }
+    op->event = graph->done;
+    ++op->event->refs;
+    return sim_stream_push(stream, op);
+}
+
+/* The lanes and events of a graph are there once, so its launches run one after the other. */
 ist_status sim_graph_launch(sim_graph *graph, sim_stream *stream)
 {
+    if (graph->launched_on != NULL && graph->launched_on != stream) {
+        IST_RETURN_IF_ERROR(sim_graph_issue_done(graph, SIM_OP_WAIT, stream));
+    }
     for (uint32_t i = 0; i < graph->count; ++i) {
         sim_graph_node *node = graph->nodes[i];
         sim_stream *lane = node->lane == 0 ? stream : graph->lanes[node->lane];
         IST_RETURN_IF_ERROR(sim_graph_issue(graph, node, lane));
     }
-    return IST_OK;
+    graph->launched_on = stream;
+    return sim_graph_issue_done(graph, SIM_OP_RECORD, stream);
 }
 
 void sim_graph_free(sim_graph *graph)
@@ -236,7 +280,7 @@ void sim_graph_free(sim_graph *graph)
         *link = graph->next_of_rank;
     }
     if (graph->origin != NULL) {
-        (void)sim_graph_release_streams(graph);
+        sim_graph_release(graph);
     }
     for (uint32_t i = 0; i < graph->count; ++i) {
         ist_free(graph->nodes[i]->op.payload);
@@ -245,9 +289,11 @@ void sim_graph_free(sim_graph *graph)
     for (uint32_t i = 0; i < graph->event_count; ++i) {
         sim_event_unref(graph->events[i]);
     }
+    if (graph->done != NULL) {
+        sim_event_unref(graph->done);
+    }
     ist_free(graph->nodes);
     ist_free(graph->events);
     ist_free(graph->lanes);
-    ist_free(graph->lane_open);
     ist_free(graph);
 }

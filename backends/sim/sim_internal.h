@@ -188,13 +188,14 @@ typedef struct sim_graph {
     uint32_t count, room;
     uint32_t lane_count;
     uint32_t lane_room;
-    bool *lane_open;        /* lane has work that nobody waits for yet */
     sim_stream **lanes;     /* internal streams; [0] is NULL */
     sim_host_event **events;/* graph-owned events */
     uint32_t event_count, event_room;
     struct sim_graph *next_of_rank;
     sim_stream *origin;     /* while capturing */
     ist_status broken;      /* first error inside the capture */
+    sim_host_event *done;   /* the end of the last launch; launches run in turn */
+    sim_stream *launched_on;/* by the last launch, or NULL */
 } sim_graph;
 
 /* ---- kernels --------------------------------------------------------------------------------- */

@@ -226,29 +226,6 @@ IST_DEVICE_FN void ist_ep_send_gin(ist_coop *coop, const ist_ep_op_view *op, uin
     }
 }
 
-/** Heads for `count` destinations of this block. Collective. */
-IST_DEVICE_FN ist_ep_head *ist_ep_fill_heads(ist_coop *coop, const ist_ep_op_view *op,
-                                             uint32_t first, uint32_t count, uint64_t stage)
-{
-    const ist_ep_op_args *args = op->args;
-    const uint32_t *rows = (const uint32_t *)(const void *)(args->handle + args->in.send_count);
-    ist_ep_head *heads =
-        (ist_ep_head *)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
-    IST_EACH_LANE(coop, i, count)
-    {
-        heads[i].tag = op->tag;
-        heads[i].shape = ist_ep_shape(args);
-        heads[i].offset = args->rows_window == 0 ? op->base + stage : args->rows_offset;
-        heads[i].window = args->rows_window;
-        heads[i].rows = args->operation == IST_EP_OP_DISPATCH ? rows[first + i * op->blocks] : 0;
-        heads[i].reserved[0] = 0;
-        heads[i].reserved[1] = 0;
-        heads[i].ack_tag = 0;
-        heads[i].ack_start = 0;
-    }
-    return heads;
-}
-
 /** Phase 3. Collective. */
 IST_DEVICE_FN void ist_ep_send_all(ist_coop *coop, const ist_ep_dispatch_args *args,
                                    const ist_ep_op_view *op)
@@ -487,7 +464,7 @@ IST_DEVICE_FN const void *ist_ep_row_from(ist_coop *coop, const ist_ep_op_view *
 /** What the lanes of ist_ep_place() work on. */
 typedef struct ist_ep_batch {
     const ist_ep_head *head; /**< of the source; slot bases follow */
-    const uint8_t *descs;    /**< scratch */
+    uint8_t *descs;          /**< scratch */
     ist_ep_rows *rows;       /**< scratch */
     uint32_t source;
     uint32_t first; /**< row of the source */
@@ -570,7 +547,7 @@ IST_DEVICE_FN void ist_ep_place(ist_coop *coop, const ist_ep_dispatch_args *args
     ist_coop_sync(coop);
 }
 
-/** Network rows once more: whose stamp changed under the copy is zeroed. Collective. */
+/** Network rows once more: whose stamp changed under the copy is bad. Collective. */
 IST_DEVICE_FN void ist_ep_recheck(ist_coop *coop, const ist_ep_dispatch_args *args,
                                   const ist_ep_op_view *op, const ist_ep_batch *batch)
 {
@@ -586,6 +563,12 @@ IST_DEVICE_FN void ist_ep_recheck(ist_coop *coop, const ist_ep_dispatch_args *ar
         }
     }
     ist_coop_sync(coop);
+}
+
+/** Rows that are not there are zeros. Collective. */
+IST_DEVICE_FN void ist_ep_zero_bad(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                   const ist_ep_batch *batch)
+{
     for (uint32_t i = 0; i < batch->count; ++i) {
         void *const *to = ist_ep_targets(batch, args->op.topk, i);
         for (uint32_t n = 0; batch->rows->bad[i] && n < batch->rows->count[i]; ++n) {
@@ -619,7 +602,7 @@ IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args 
                      sizeof(ist_ep_stamp) + batch->first * common->in.desc_bytes;
     int on_network = !ist_dev_is_lsa(op->dev, batch->source);
     ist_coop_sync(coop);
-    ist_row_copy(coop, (void *)(uintptr_t)batch->descs, ist_ep_at(coop, op, descs),
+    ist_row_copy(coop, batch->descs, ist_ep_at(coop, op, descs),
                  batch->count * common->in.desc_bytes);
     ist_coop_sync(coop);
     ist_ep_place(coop, args, op, batch, local);
@@ -641,6 +624,7 @@ IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args 
                      batch->descs, batch->count * common->in.desc_bytes);
         ist_ep_recheck(coop, args, op, batch);
     }
+    ist_ep_zero_bad(coop, args, batch);
 }
 
 /** Phase 6 for the rows [begin, end) of a source. Collective. */
@@ -659,6 +643,20 @@ IST_DEVICE_FN void ist_ep_take_source(ist_coop *coop, const ist_ep_dispatch_args
     for (batch.first = begin; batch.first < end; batch.first += IST_EP_ROWS) {
         batch.count = end - batch.first < IST_EP_ROWS ? end - batch.first : IST_EP_ROWS;
         ist_ep_take_batch(coop, args, op, &batch, cursor->local);
+    }
+}
+
+/** RANK_MAJOR: -1 into the ids of all slots that stay unwritten. Collective. */
+IST_DEVICE_FN void ist_ep_clear_ids(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                    const ist_ep_op_view *op, const uint32_t *rows)
+{
+    uint64_t tokens = args->op.geometry.tokens_max;
+    for (uint32_t source = op->block; source < op->dev->rank_count; source += op->blocks) {
+        uint64_t used = rows[source + 1u] - rows[source];
+        if (used < tokens) {
+            ist_row_fill(coop, args->out_idx + (source * tokens + used) * args->op.topk, 0xff,
+                         (tokens - used) * args->op.topk * 4u);
+        }
     }
 }
 
@@ -688,19 +686,8 @@ IST_DEVICE_FN void ist_ep_take(ist_coop *coop, const ist_ep_dispatch_args *args,
             }
         }
     }
-}
-
-/** RANK_MAJOR: -1 into the ids of all slots that stay unwritten. Collective. */
-IST_DEVICE_FN void ist_ep_clear_ids(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                    const ist_ep_op_view *op, const uint32_t *rows)
-{
-    uint64_t tokens = args->op.geometry.tokens_max;
-    for (uint32_t source = op->block; source < op->dev->rank_count; source += op->blocks) {
-        uint64_t used = rows[source + 1u] - rows[source];
-        if (used < tokens) {
-            ist_row_fill(coop, args->out_idx + (source * tokens + used) * args->op.topk, 0xff,
-                         (tokens - used) * args->op.topk * 4u);
-        }
+    if (args->op.layout == IST_EP_RANK_MAJOR) {
+        ist_ep_clear_ids(coop, args, op, cursor.rows);
     }
 }
 
@@ -712,15 +699,20 @@ IST_DEVICE_FN void ist_ep_answer_chunk(ist_coop *coop, const ist_ep_op_view *op,
                                        uint8_t *marks)
 {
     const ist_ep_layout_map *at = &op->args->at;
-    const uint64_t *intact = ist_ep_verdict_of(coop, op->dev);
+    const uint64_t *intact = ist_ep_intact_of(coop, op->dev);
     uint64_t bytes = sizeof(ist_ep_ack) + 4u * (uint64_t)cursor->local;
     uint64_t there = ist_ep_mine(op, at->acks, at->ack_bytes);
     ist_coop_sync(coop);
     IST_EACH_LANE(coop, i, count)
     {
         ist_ep_head *head = ist_ep_record_of(op, cursor, i);
+        const uint32_t *bases = (const uint32_t *)(head + 1);
+        uint32_t entries = 0;
+        for (uint32_t expert = 0; expert < cursor->local; ++expert) {
+            entries += bases[expert];
+        }
         head->ack_tag = op->tag;
-        head->ack_start = cursor->rows[first + i];
+        head->ack_start = cursor->local != 0 ? entries : cursor->rows[first + i];
         marks[i] = (uint8_t)(ist_ep_is_in(intact, first + i) &&
                              ist_mask_active(coop, op->dev, first + i));
     }
@@ -741,71 +733,34 @@ IST_DEVICE_FN void ist_ep_answer_chunk(ist_coop *coop, const ist_ep_op_view *op,
     ist_ep_raise(coop, op, IST_EP_ACK, first, 1, count, marks);
 }
 
-/** `rows` become entries of lower ranks where entries are packed, not rows (EXPERT_MAJOR). */
-IST_DEVICE_FN void ist_ep_count_entries(ist_coop *coop, const ist_ep_op_view *op,
-                                        const ist_ep_cursor *cursor, uint32_t first,
-                                        uint32_t count, uint32_t before)
-{
-    ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, count)
-    {
-        uint32_t sum = before;
-        const uint32_t *bases = (const uint32_t *)(ist_ep_record_of(op, cursor, i) + 1);
-        for (uint32_t expert = 0; i != 0 && expert < cursor->local; ++expert) {
-            const uint32_t *bases0 = (const uint32_t *)(ist_ep_record_of(op, cursor, 0) + 1);
-            sum += bases[expert] - bases0[expert];
-        }
-        cursor->rows[first + i] = sum;
-    }
-    ist_coop_sync(coop);
-}
-
-/** Sum of the slots taken so far. Collective. */
-IST_DEVICE_FN uint32_t ist_ep_entries_so_far(ist_coop *coop, const ist_ep_cursor *cursor)
-{
-    uint32_t sum = 0;
-    ist_coop_sync(coop);
-    for (uint32_t expert = 0; expert < cursor->local; ++expert) {
-        sum += cursor->run[expert];
-    }
-    return sum;
-}
-
 /** Phase 7: counters for the caller. Collective. */
 IST_DEVICE_FN void ist_ep_count(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                const ist_ep_op_view *op, const ist_ep_cursor *cursor,
-                                const uint32_t *rows)
+                                const ist_ep_op_view *op, const ist_ep_cursor *cursor)
 {
-    if (args->counters == NULL) {
-        return;
-    }
     ist_coop_sync(coop);
-    if (args->op.layout == IST_EP_EXPERT_MAJOR) {
+    if (args->counters != NULL && cursor->local != 0) {
         ist_row_copy(coop, args->counters, cursor->run, 4u * (uint64_t)cursor->local);
-        return;
-    }
-    IST_EACH_LANE(coop, source, op->dev->rank_count)
-    {
-        ist_store_u32(coop, (uint32_t *)&args->counters[source], rows[source + 1u] - rows[source],
-                      IST_RELAXED, IST_SCOPE_DEVICE);
+    } else if (args->counters != NULL && args->op.layout == IST_EP_RANK_MAJOR) {
+        IST_EACH_LANE(coop, source, op->dev->rank_count)
+        {
+            uint32_t rows = cursor->rows[source + 1u] - cursor->rows[source];
+            ist_store_u32(coop, (uint32_t *)&args->counters[source], rows, IST_RELAXED,
+                          IST_SCOPE_DEVICE);
+        }
     }
 }
 
-/** The record behind the last source: totals, where the next rank's rows would begin. */
+/** The record behind the last source: where the rows of one more rank would begin. Collective. */
 IST_DEVICE_FN void ist_ep_keep_totals(ist_coop *coop, const ist_ep_op_view *op,
-                                      const ist_ep_cursor *cursor, uint32_t total)
+                                      const ist_ep_cursor *cursor)
 {
     const ist_ep_op_args *args = op->args;
-    ist_ep_head *head = (ist_ep_head *)(void *)(args->handle + args->in.received_meta +
-                                                op->dev->rank_count * args->at.meta_bytes);
-    if (ist_coop_elect(coop)) {
-        head->ack_tag = op->tag;
-        head->ack_start = total;
-    }
-    if (cursor->local != 0) {
-        ist_row_copy(coop, head + 1, cursor->run, 4u * (uint64_t)cursor->local);
-    }
+    uint8_t *record = args->handle + args->in.received_meta +
+                      op->dev->rank_count * args->at.meta_bytes + sizeof(ist_ep_head);
     ist_coop_sync(coop);
+    if (cursor->local != 0) {
+        ist_row_copy(coop, record, cursor->run, 4u * (uint64_t)cursor->local);
+    }
 }
 
 /** Phase 7. Collective. */
@@ -816,32 +771,27 @@ IST_DEVICE_FN void ist_ep_answer(ist_coop *coop, const ist_ep_dispatch_args *arg
     uint32_t ranks = op->dev->rank_count;
     ist_ep_cursor cursor = ist_ep_cursor_open(coop, op);
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
+    uint32_t count = 0;
     ist_row_copy(coop, cursor.rows, common->handle + common->in.received, 4u * (ranks + 1u));
     ist_coop_sync(coop);
-    ist_ep_count_rows(coop, args, op, cursor.rows);
-    uint32_t count = 0;
     for (uint32_t first = 0; first < ranks; first += count) {
         count = ist_ep_chunk_count(op, &cursor, first);
-        uint32_t before = ist_ep_entries_so_far(coop, &cursor);
         ist_ep_bases(coop, op, &cursor, first, count);
-        if (cursor.local != 0) {
-            ist_ep_count_entries(coop, op, &cursor, first, count, before);
-        }
         ist_ep_answer_chunk(coop, op, &cursor, first, count, marks);
         ist_coop_sync(coop);
         ist_row_copy(coop,
                      common->handle + common->in.received_meta + first * common->at.meta_bytes,
                      cursor.records, count * common->at.meta_bytes);
     }
-    uint32_t total = cursor.local != 0 ? ist_ep_entries_so_far(coop, &cursor) : cursor.rows[ranks];
-    ist_ep_keep_totals(coop, op, &cursor, total);
+    ist_ep_keep_totals(coop, op, &cursor);
+    ist_ep_count(coop, args, op, &cursor);
 }
 
 /** Phase 8: what the combine needs of this dispatch. Collective. */
 IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, const uint8_t *results)
 {
     const ist_ep_op_args *args = op->args;
-    const uint64_t *intact = ist_ep_verdict_of(coop, op->dev);
+    const uint64_t *intact = ist_ep_intact_of(coop, op->dev);
     uint64_t *acked = (uint64_t *)(void *)(args->handle + args->in.acked);
     uint64_t *from = (uint64_t *)(void *)(args->handle + args->in.received_from);
     uint8_t *acks = args->handle + args->in.acks;
@@ -872,23 +822,64 @@ IST_DEVICE_FN void ist_ep_dispatch_conclude(ist_coop *coop, const ist_ep_dispatc
                                             const ist_ep_op_view *op, uint32_t outcome)
 {
     uint8_t *results = ist_ep_results(coop, op->dev);
-    uint64_t *contributed = ist_ep_verdict_of(coop, op->dev);
-    if (outcome & IST_WIRE_ABORTED) {
-        ist_ep_contribute_none(coop, op, contributed);
-        ist_ep_write_record(coop, op, outcome, contributed);
-        return;
+    if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
+        ist_ep_settle(coop, op, results);
+        ist_ep_answer(coop, args, op);
+        ist_point(coop, "ep.dispatch.answered");
+        outcome = ist_ep_await_answers(coop, op, outcome, results);
+        ist_ep_keep(coop, op, results);
+        outcome |= ist_wire_noticed(coop, &op->wire) ? IST_WIRE_EVICTED : 0u;
+        ist_point(coop, "ep.dispatch.read");
     }
-    ist_ep_settle(coop, op, results);
-    ist_ep_answer(coop, args, op);
-    ist_point(coop, "ep.dispatch.answered");
-    outcome = ist_ep_await_answers(coop, op, outcome, results);
-    ist_ep_keep(coop, op, results);
-    if (ist_wire_noticed(coop, &op->wire)) {
-        outcome |= IST_WIRE_EVICTED;
+    ist_ep_write_record(coop, op, outcome);
+}
+
+/** Phases 1 to 3. @return ist_wire_outcome. Collective. */
+IST_DEVICE_FN uint32_t ist_ep_dispatch_send(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                            const ist_ep_op_view *op)
+{
+    ist_point(coop, "ep.dispatch.begin");
+    ist_ep_stage(coop, op);
+    if (ist_ep_meet_staged(coop, op) != IST_WAIT_DONE) {
+        return IST_WIRE_ABORTED;
     }
-    if (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) {
-        ist_ep_contribute_none(coop, op, contributed);
+    ist_point(coop, "ep.dispatch.staged");
+    ist_ep_send_all(coop, args, op);
+    ist_point(coop, "ep.dispatch.sent");
+    return IST_WIRE_DONE;
+}
+
+/** Phases 4 to 6. @return ist_wire_outcome. Collective. */
+IST_DEVICE_FN uint32_t ist_ep_dispatch_receive(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                               const ist_ep_op_view *op)
+{
+    if (op->block == 0) {
+        ist_ep_decide(coop, op);
+        ist_point(coop, "ep.dispatch.decided");
     }
-    ist_point(coop, "ep.dispatch.concluded");
-    ist_ep_write_record(coop, op, outcome, contributed);
+    uint32_t outcome = ist_ep_learn(coop, op);
+    if ((outcome & IST_WIRE_ABORTED) == 0) {
+        ist_ep_take(coop, args, op);
+        ist_point(coop, "ep.dispatch.taken");
+    }
+    return outcome;
+}
+
+IST_KERNEL(ep_dispatch, ist_ep_dispatch_args)
+{
+    ist_ep_op_view op;
+    ist_ep_enter(coop, &args->op, &op);
+    uint32_t outcome = ist_ep_handle_valid(&args->op) ? IST_WIRE_DONE : IST_EP_FOREIGN;
+    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_SEND)) {
+        outcome = ist_ep_dispatch_send(coop, args, &op);
+    }
+    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_RECEIVE)) {
+        outcome = ist_ep_dispatch_receive(coop, args, &op);
+    }
+    if (ist_ep_is_last(coop, &op)) {
+        if (args->op.halves & IST_EP_RECEIVE) {
+            ist_ep_dispatch_conclude(coop, args, &op, outcome);
+        }
+        ist_ep_advance(coop, &op, outcome);
+    }
 }

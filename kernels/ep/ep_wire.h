@@ -18,9 +18,12 @@
 #include "../kernel_wire.h"
 #include "ep_args.h"
 
+/** Outcome of an operation on memory that is not the handle's; beside ist_wire_outcome. */
+#define IST_EP_FOREIGN 8u
+
 /* Scratch slots after the wire's. */
 #define IST_EP_SCRATCH_RESULTS 2u /* u8 [R] */
-#define IST_EP_SCRATCH_VERDICT 3u /* ist_ep_state_head, u64 [W] verdict */
+#define IST_EP_SCRATCH_VERDICT 3u /* ist_ep_state_head, u64 [W] verdict, u64 [W] intact */
 #define IST_EP_SCRATCH_RECORDS 4u /* metadata, IST_EP_CHUNK_BYTES */
 #define IST_EP_SCRATCH_DESCS 5u
 #define IST_EP_SCRATCH_ROWS 6u
@@ -126,13 +129,19 @@ IST_DEVICE_FN uint8_t *ist_ep_results(ist_coop *coop, const ist_dev_comm *dev)
 IST_DEVICE_FN ist_ep_state_head *ist_ep_scratch_head(ist_coop *coop, const ist_dev_comm *dev)
 {
     uint32_t bytes =
-        (uint32_t)sizeof(ist_ep_state_head) + 8u * ist_ep_word_count(dev->rank_count);
+        (uint32_t)sizeof(ist_ep_state_head) + 16u * ist_ep_word_count(dev->rank_count);
     return (ist_ep_state_head *)ist_coop_scratch(coop, IST_EP_SCRATCH_VERDICT, bytes);
 }
 
 IST_DEVICE_FN uint64_t *ist_ep_verdict_of(ist_coop *coop, const ist_dev_comm *dev)
 {
     return (uint64_t *)(ist_ep_scratch_head(coop, dev) + 1);
+}
+
+/** The verdict less the ranks whose rows broke while they were copied; the last block's. */
+IST_DEVICE_FN uint64_t *ist_ep_intact_of(ist_coop *coop, const ist_dev_comm *dev)
+{
+    return ist_ep_verdict_of(coop, dev) + ist_ep_word_count(dev->rank_count);
 }
 
 IST_DEVICE_FN int ist_ep_is_in(const uint64_t *words, uint32_t rank)
@@ -162,7 +171,7 @@ IST_DEVICE_FN void ist_ep_number(ist_coop *coop, ist_ep_op_view *op)
     } else {
         op->generation = head->pending_generation;
         op->tag = head->pending_tag;
-        op->slot = (uint32_t)head->pending_slot;
+        op->slot = (uint32_t)head->pending_slot % op->args->geometry.slot_count;
     }
     op->base = op->args->at.slots + op->slot * op->args->at.slot_bytes;
 }
@@ -218,14 +227,16 @@ IST_DEVICE_FN ist_wait_result ist_ep_meet_staged(ist_coop *coop, const ist_ep_op
                               op->before.staged_base + op->blocks);
 }
 
-/** Destinations first + i * blocks, i < count, that are active: 1 in marks[i]. Collective. */
+/** Destinations first + i * blocks, i < count, that are active: 1 in marks[i]. A rank that is out
+ *  sends nothing. Collective. */
 IST_DEVICE_FN void ist_ep_mark_active(ist_coop *coop, const ist_ep_op_view *op, uint32_t first,
                                       uint32_t count, uint8_t *marks)
 {
     ist_coop_sync(coop);
+    int out = ist_wire_evicted(coop, op->dev);
     IST_EACH_LANE(coop, i, count)
     {
-        marks[i] = (uint8_t)ist_mask_active(coop, op->dev, first + i * op->blocks);
+        marks[i] = (uint8_t)(!out && ist_mask_active(coop, op->dev, first + i * op->blocks));
     }
     ist_coop_sync(coop);
 }
@@ -235,6 +246,29 @@ IST_DEVICE_FN uint32_t ist_ep_served(const ist_ep_op_view *op, uint32_t first)
 {
     uint32_t left = (op->dev->rank_count - first + op->blocks - 1u) / op->blocks;
     return left < IST_EP_HEADS ? left : IST_EP_HEADS;
+}
+
+/** Heads for `count` destinations of this block. Collective. */
+IST_DEVICE_FN ist_ep_head *ist_ep_fill_heads(ist_coop *coop, const ist_ep_op_view *op,
+                                             uint32_t first, uint32_t count, uint64_t stage)
+{
+    const ist_ep_op_args *args = op->args;
+    const uint32_t *rows = (const uint32_t *)(const void *)(args->handle + args->in.send_count);
+    ist_ep_head *heads =
+        (ist_ep_head *)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
+    IST_EACH_LANE(coop, i, count)
+    {
+        heads[i].tag = op->tag;
+        heads[i].shape = ist_ep_shape(args);
+        heads[i].offset = args->rows_window == 0 ? op->base + stage : args->rows_offset;
+        heads[i].window = args->rows_window;
+        heads[i].rows = args->operation == IST_EP_OP_DISPATCH ? rows[first + i * op->blocks] : 0;
+        heads[i].reserved[0] = 0;
+        heads[i].reserved[1] = 0;
+        heads[i].ack_tag = 0;
+        heads[i].ack_start = 0;
+    }
+    return heads;
 }
 
 /** Raises this rank's flag at the marked destinations: their data is released. Collective. */
@@ -431,25 +465,20 @@ IST_DEVICE_FN int ist_ep_is_last(ist_coop *coop, const ist_ep_op_view *op)
     return before + 1u == op->before.left_base + op->blocks;
 }
 
-/** Last block: drops ranks that broke while rows were copied; intact ones stay in scratch. */
+/** Last block: who is intact; drops ranks that broke while rows were copied. Collective. */
 IST_DEVICE_FN void ist_ep_settle(ist_coop *coop, const ist_ep_op_view *op, uint8_t *results)
 {
     const ist_dev_comm *dev = op->dev;
-    uint64_t *verdict = ist_ep_verdict_of(coop, dev);
-    uint64_t *now = (uint64_t *)ist_coop_scratch(coop, IST_WIRE_SCRATCH_COPY, IST_WIRE_PIECE * 8u);
-    uint64_t bytes = 8u * (uint64_t)ist_ep_word_count(dev->rank_count);
+    const uint64_t *verdict = ist_ep_verdict_of(coop, dev);
+    uint64_t *intact = ist_ep_intact_of(coop, dev);
     ist_coop_sync(coop);
-    ist_row_copy(coop, now, ist_ep_at(coop, op, op->args->at.intact), bytes);
+    ist_row_copy(coop, intact, ist_ep_at(coop, op, op->args->at.intact),
+                 8u * (uint64_t)ist_ep_word_count(dev->rank_count));
     ist_coop_sync(coop);
     IST_EACH_LANE(coop, peer, dev->rank_count)
     {
-        int broken = ist_ep_is_in(verdict, peer) && !ist_ep_is_in(now, peer);
+        int broken = ist_ep_is_in(verdict, peer) && !ist_ep_is_in(intact, peer);
         results[peer] = broken ? IST_EP_RESULT_BROKEN : IST_WAIT_DONE;
-    }
-    ist_coop_sync(coop);
-    IST_EACH_LANE(coop, w, ist_ep_word_count(dev->rank_count))
-    {
-        verdict[w] = now[w];
     }
     ist_ep_reject(coop, op, results);
 }
@@ -522,6 +551,9 @@ IST_DEVICE_FN int32_t ist_ep_status(ist_coop *coop, const ist_ep_op_view *op, ui
     if (outcome & IST_WIRE_EVICTED) {
         return IST_ERR_EVICTED;
     }
+    if (outcome & IST_EP_FOREIGN) {
+        return IST_ERR_OBJECT;
+    }
     if (trouble != 0) {
         return -(int32_t)trouble;
     }
@@ -534,17 +566,19 @@ IST_DEVICE_FN int32_t ist_ep_status(ist_coop *coop, const ist_ep_op_view *op, ui
     return head->route_status;
 }
 
-/** Last block: writes the record; `contributed` (scratch) says whose rows the output has. */
-IST_DEVICE_FN void ist_ep_write_record(ist_coop *coop, const ist_ep_op_view *op, uint32_t outcome,
-                                       const uint64_t *contributed)
+/** Last block: writes the record. Of an operation that is out of hand nothing counts. Collective. */
+IST_DEVICE_FN void ist_ep_write_record(ist_coop *coop, const ist_ep_op_view *op, uint32_t outcome)
 {
     ist_ep_record_head *record = op->args->record;
     uint64_t *words = (uint64_t *)(record + 1);
+    uint64_t *contributed = ist_ep_intact_of(coop, op->dev);
     uint32_t ranks = op->dev->rank_count;
+    int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED | IST_EP_FOREIGN)) != 0;
     ist_coop_sync(coop);
     IST_EACH_LANE(coop, w, ist_ep_word_count(ranks))
     {
         uint64_t all = ranks - w * 64u >= 64u ? UINT64_MAX : (UINT64_C(1) << (ranks % 64u)) - 1u;
+        contributed[w] = none ? 0 : contributed[w];
         ist_store_u64(coop, words + w, all & ~contributed[w], IST_RELAXED, IST_SCOPE_SYSTEM);
     }
     ist_coop_sync(coop);
@@ -554,7 +588,8 @@ IST_DEVICE_FN void ist_ep_write_record(ist_coop *coop, const ist_ep_op_view *op,
             lost += !ist_ep_is_in(contributed, peer);
         }
         int32_t status = ist_ep_status(coop, op, outcome, lost);
-        int whole = lost == 0 && (status == IST_OK || status == ist_ep_handle_of(op->args)->route_status);
+        int32_t routed = ist_ep_handle_of(op->args)->route_status;
+        int whole = lost == 0 && (status == IST_OK || status == routed);
         uint64_t begun = ist_load_u64(coop, &record->started, IST_RELAXED, IST_SCOPE_SYSTEM);
         uint64_t issue = ist_load_u64(coop, &record->issue, IST_RELAXED, IST_SCOPE_SYSTEM);
         ist_store_u64(coop, &record->issue, issue > op->args->issue ? issue : op->args->issue,
@@ -569,31 +604,33 @@ IST_DEVICE_FN void ist_ep_write_record(ist_coop *coop, const ist_ep_op_view *op,
     }
 }
 
-/** Last block: moves the group's state on and keeps what a staged operation needs. Lane. */
-IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op)
+/** Last block: moves the group's state on and keeps what a staged operation needs. Collective. */
+IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op, uint32_t outcome)
 {
     ist_ep_state_head *head = &op->state->head;
     ist_ep_handle_head *handle = ist_ep_handle_of(op->args);
-    uint32_t halves = op->args->halves;
+    uint32_t sends = (op->args->halves & IST_EP_SEND) ? 1u : 0u;
+    uint32_t receives = (op->args->halves & IST_EP_RECEIVE) ? 1u : 0u;
     uint64_t bit = UINT64_C(1) << op->slot;
-    uint64_t busy = halves == IST_EP_SEND      ? op->before.busy | bit
-                    : halves == IST_EP_RECEIVE ? op->before.busy & ~bit
-                                               : op->before.busy;
+    uint64_t busy = receives ? op->before.busy & ~bit : op->before.busy | bit;
     uint64_t met = op->blocks > 1u ? op->blocks : 0u;
-    ist_store_u64(coop, &head->epoch, op->before.epoch + ((halves & IST_EP_SEND) ? 1u : 0u),
-                  IST_RELAXED, IST_SCOPE_DEVICE);
+    int ran = (outcome & IST_EP_FOREIGN) == 0;
+    ist_coop_sync(coop);
+    if (!ist_coop_elect(coop)) {
+        return;
+    }
+    ist_store_u64(coop, &head->epoch, op->before.epoch + sends, IST_RELAXED, IST_SCOPE_DEVICE);
     ist_store_u64(coop, &head->busy, busy, IST_RELAXED, IST_SCOPE_DEVICE);
-    ist_store_u64(coop, &head->receives,
-                  op->before.receives + ((halves & IST_EP_RECEIVE) ? 1u : 0u), IST_RELAXED,
+    ist_store_u64(coop, &head->receives, op->before.receives + receives, IST_RELAXED,
                   IST_SCOPE_DEVICE);
-    ist_store_u64(coop, &head->staged_base, op->before.staged_base + (op->rows_wait ? met : 0u),
+    ist_store_u64(coop, &head->staged_base, op->before.staged_base + (ran && sends ? met : 0u),
                   IST_RELAXED, IST_SCOPE_DEVICE);
     ist_store_u64(coop, &head->decided_base,
-                  op->before.decided_base + (met != 0 && (halves & IST_EP_RECEIVE) ? 1u : 0u),
-                  IST_RELAXED, IST_SCOPE_DEVICE);
+                  op->before.decided_base + (ran && receives && met != 0 ? 1u : 0u), IST_RELAXED,
+                  IST_SCOPE_DEVICE);
     ist_store_u64(coop, &head->left_base, op->before.left_base + met, IST_RELAXED,
                   IST_SCOPE_DEVICE);
-    handle->pending_tag = halves == IST_EP_SEND ? op->tag : 0;
+    handle->pending_tag = receives ? 0 : op->tag;
     handle->pending_generation = op->generation;
     handle->pending_slot = op->slot;
 }

@@ -32,6 +32,12 @@
 
 #define IST_MASK_RANKS_MAX 16384u
 
+/**
+ * Patience of these kernels, in deadlines a wait: other protocols keep their beats elsewhere, and a
+ * rank may come here up to two deadlines after another when a peer died between them.
+ */
+#define IST_MASK_PATIENCE 3u
+
 /** Tags of agreements: kind, generation, round + 1. */
 #define IST_MASK_GENERATION_SHIFT 20u
 #define IST_MASK_CLEAN_INSTANCE (UINT64_C(1) << 63)

@@ -9,12 +9,6 @@
 #include "../kernel_wire.h"
 #include "mask_args.h"
 
-/**
- * Patience of the mask kernels, in deadlines: other protocols keep their beats elsewhere, and a
- * rank may come here up to two deadlines after another when a peer died between them.
- */
-#define IST_MASK_PATIENCE 3u
-
 /** Positions of one launch. */
 #define IST_MASK_POSITIONS_BITS 18u
 

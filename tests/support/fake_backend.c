@@ -251,8 +251,7 @@ static ist_status fake_event_query(void *self, uint64_t event)
     return fake.stream_state;
 }
 
-static ist_status fake_event_elapsed(void *self, uint64_t start, uint64_t end,
-                                     uint64_t *elapsed_ns)
+static ist_status fake_event_elapsed(void *self, uint64_t start, uint64_t end, uint64_t *elapsed_ns)
 {
     (void)self;
     FAKE_CALL(event_elapsed);
@@ -322,8 +321,8 @@ static ist_status fake_comm_open(void *self, const ist_backend_comm_desc *desc, 
     info->lsa_rank = desc->rank % lsa_size;
     info->gin_supported = fake.gin_supported ? 1 : 0;
     info->gin_reason = fake.gin_supported ? NULL : "the fake has no network";
-    *comm = (++rank->next_number << COMM_FIELD_BITS | desc->rank) << COMM_FIELD_BITS |
-            desc->rank_count;
+    *comm =
+        (++rank->next_number << COMM_FIELD_BITS | desc->rank) << COMM_FIELD_BITS | desc->rank_count;
     ++fake.comm_live;
     return IST_OK;
 }
@@ -350,9 +349,12 @@ static ist_status fake_comm_exchange(void *self, uint64_t comm, const void *send
     (void)self, (void)deadline_ns;
     FAKE_CALL(comm_exchange);
     for (uint32_t i = 0; i < comm_rank_count(comm); ++i) {
-        memcpy(rows + i * bytes, send, bytes);
+        if (ist_mask_test(lost_words, i)) {
+            memset(rows + i * bytes, 0, bytes);
+        } else {
+            memcpy(rows + i * bytes, send, bytes);
+        }
     }
-    memset(lost_words, 0, IST_MASK_WORDS(comm_rank_count(comm)) * sizeof(*lost_words));
     if (fake.on_exchange != NULL) {
         fake.on_exchange(fake.exchange_count, comm_rank(comm), comm_rank_count(comm), bytes, rows,
                          lost_words);
@@ -421,11 +423,10 @@ static ist_status fake_launch(void *self, uint64_t stream, const ist_kernel *ker
     return IST_OK;
 }
 
-static const ist_backend_ops fake_ops = {
-    .size = sizeof(ist_backend_ops),
-    .abi = IST_BACKEND_ABI,
+static const ist_backend_ops fake_ops = {.size = sizeof(ist_backend_ops),
+                                         .abi = IST_BACKEND_ABI,
 #define X(op, params, args, need) .op = fake_##op,
-    IST_BACKEND_OPS(X)
+                                         IST_BACKEND_OPS(X)
 #undef X
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A backend that does next to nothing and counts: for tests of the front. Its ranks run one after
- * the other; peers are made up: an exchange echoes the caller's row for everybody, then a hook may
- * change rows or lose ranks. One at a time in a process.
+ * the other; peers are made up: an exchange echoes the caller's row for everybody who is expected, then a hook
+ * may change rows or lose ranks. One at a time in a process.
  */
 #ifndef FAKE_BACKEND_H
 #define FAKE_BACKEND_H
@@ -16,7 +16,7 @@ typedef enum fake_op {
 #define X(op, params, args, need) FAKE_##op,
     IST_BACKEND_OPS(X)
 #undef X
-    FAKE_OP_COUNT
+        FAKE_OP_COUNT
 } fake_op;
 
 typedef struct fake_state {

@@ -243,10 +243,8 @@ IST_KERNEL(tk_lsa_barrier, tk_lsa_barrier_args)
     uint64_t failed = 0;
     uint8_t *results = (uint8_t *)ist_coop_scratch(coop, 0, dev->lsa_size);
     for (uint32_t round = 0; round < args->rounds; ++round) {
-        uint64_t deadline_ns = ist_clock_ns(coop) + args->wait_ns;
-        if (round == 0 && dev->rank == args->skip_rank) {
-            continue;
-        }
+        uint64_t wait_ns = round == 0 ? args->first_wait_ns : args->wait_ns;
+        uint64_t deadline_ns = ist_clock_ns(coop) + wait_ns;
         uint64_t *there = (uint64_t *)ist_window_peer(coop, dev, args->window, 0, next);
         tk_put(coop, there, round + 1u);
         ist_wait_result met =
@@ -384,7 +382,6 @@ IST_KERNEL(tk_peers, tk_peers_args)
 IST_KERNEL(tk_timeouts, tk_timeouts_args)
 {
     const ist_dev_comm *dev = args->dev;
-    uint8_t *results = (uint8_t *)ist_coop_scratch(coop, 0, dev->rank_count);
     uint64_t wait_ns = args->wait_ns;
     ist_wait_result result = ist_coop_wait_word(coop, dev, args->word, 1,
                                                 ist_clock_ns(coop) + wait_ns, IST_SCOPE_SYSTEM);
@@ -398,8 +395,6 @@ IST_KERNEL(tk_timeouts, tk_timeouts_args)
         result = ist_gin_flush(coop, dev, 0, ist_clock_ns(coop) + wait_ns);
         tk_put(coop, &args->out[3], (uint64_t)result + 1u);
     }
-    result = ist_lsa_barrier_wait(coop, dev, 0, ist_clock_ns(coop) + wait_ns, results);
-    tk_put(coop, &args->out[4], (uint64_t)result + 1u);
 }
 
 IST_KERNEL(tk_mask, tk_mask_args)

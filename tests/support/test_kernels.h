@@ -130,7 +130,8 @@ typedef struct tk_lsa_barrier_args {
     uint32_t window;
     uint32_t rounds;
     uint32_t barrier;
-    uint32_t skip_rank; /* rank that does not take part in the first round */
+    uint32_t reserved;
+    uint64_t first_wait_ns; /* of the first barrier alone */
 } tk_lsa_barrier_args;
 
 /* Addresses of the window, local and at peers: out[peer] = 1 when not NULL; out[R] local. */
@@ -193,14 +194,14 @@ typedef struct tk_peers_args {
     uint32_t drop; /* 1: drop those that timed out; their count to out[2 + R] */
 } tk_peers_args;
 
-/* The waits that nobody ends: out = result + 1 of word, signal, counter, barrier, peers wait. */
+/* Waits that nobody ends, and a flush of nothing: out = result + 1 of word, signal, counter, flush. */
 typedef struct tk_timeouts_args {
     const ist_dev_comm *dev;
     uint64_t *out;
     const uint64_t *word;
     uint64_t wait_ns;
-    uint32_t window;
     uint32_t network; /* 1: signals and counters exist */
+    uint32_t reserved;
 } tk_timeouts_args;
 
 /* out = active bit of each rank, then ist_aborted. */

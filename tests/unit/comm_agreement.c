@@ -26,7 +26,7 @@ static struct {
     uint32_t at; /* number of the exchange that is spoilt */
     uint32_t peer;
     bool lose;
-    size_t word; /* 8-byte word of the peer's row that is changed … */
+    size_t word;    /* 8-byte word of the peer's row that is changed … */
     uint64_t value; /* … to this */
 } spoil;
 
@@ -327,6 +327,34 @@ static ist_status split_without_the_dead(ist_world *world)
     return ist_stream_close(stream);
 }
 
+/* Whom the mask does not count on is not missed by any set-up call. */
+static ist_status windows_program_without_the_dead(ist_world *world)
+{
+    const ist_comm_desc desc = {.size = sizeof(desc), .fault_tolerant = 1};
+    const uint64_t survivors = 7;
+    ist_stream *stream = NULL;
+    ist_comm *comm = NULL;
+    ist_window *window = NULL;
+    void *memory = NULL;
+    assert_int_equal(ist_stream_open(world, &stream), IST_OK);
+    assert_int_equal(ist_mem_alloc(world, 4096, IST_MEM_SYMMETRIC, &memory), IST_OK);
+    assert_int_equal(ist_comm_open(world, &desc, &comm), IST_OK);
+    fake.on_exchange = rank_three_is_dead;
+    REFUSED(ist_window_open(comm, memory, 4096, &window), IST_ERR_TIMEOUT);
+    assert_int_equal(ist_comm_mask_update(comm, &survivors, stream), IST_OK);
+    assert_int_equal(ist_window_open(comm, memory, 4096, &window), IST_OK);
+    assert_int_equal(ist_window_close(window), IST_OK);
+    assert_int_equal(ist_comm_close(comm), IST_OK);
+    assert_int_equal(ist_mem_free(world, memory), IST_OK);
+    return ist_stream_close(stream);
+}
+
+static void windows_without_the_dead(void **state)
+{
+    (void)state;
+    run_on_rank_zero(windows_program_without_the_dead);
+}
+
 static void survivors_split_without_the_dead(void **state)
 {
     (void)state;
@@ -518,9 +546,13 @@ static ist_status error_program(ist_world *world)
     REFUSED(ist_comm_error_get(comm, 0, &count, &error), IST_ERR_RANGE);
     REFUSED(ist_comm_error_get(comm, 0, NULL, &error), IST_ERR_NULL);
     /* The fake's device memory is host memory: be the kernel. */
-    comm->mask->errors[0] = (ist_dev_error){.status = IST_ERR_TIMEOUT, .peer = 2,
-                                            .operation = IST_DEV_OP_EP_DISPATCH, .sequence = 7,
-                                            .expected = 7, .observed = 6, .waited_ns = 5000};
+    comm->mask->errors[0] = (ist_dev_error){.status = IST_ERR_TIMEOUT,
+                                            .peer = 2,
+                                            .operation = IST_DEV_OP_EP_DISPATCH,
+                                            .sequence = 7,
+                                            .expected = 7,
+                                            .observed = 6,
+                                            .waited_ns = 5000};
     comm->mask->error_count = 40;
     assert_int_equal(ist_comm_error_get(comm, 0, &count, &error), IST_OK);
     assert_int_equal(count, 40);
@@ -560,7 +592,9 @@ static struct {
 static void write_result(ist_mask_result *result, uint64_t sequence, uint64_t generation)
 {
     if (!consensus.silent) {
-        *result = (ist_mask_result){.sequence = sequence, .status = consensus.status, .rounds = 2,
+        *result = (ist_mask_result){.sequence = sequence,
+                                    .status = consensus.status,
+                                    .rounds = 2,
                                     .generation = generation};
     }
 }
@@ -650,6 +684,7 @@ int main(void)
         cmocka_unit_test_setup(splits, front_set_up),
         cmocka_unit_test_setup(survivors_split_without_the_dead, front_set_up),
         cmocka_unit_test_setup(windows, front_set_up),
+        cmocka_unit_test_setup(windows_without_the_dead, front_set_up),
         cmocka_unit_test_setup(device_communicators, front_set_up),
         cmocka_unit_test_setup(masks, front_set_up),
         cmocka_unit_test_setup(recorded_errors, front_set_up),

@@ -215,9 +215,9 @@ static void test_data(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_expert_major),       cmocka_unit_test(test_expert_major_combine),
-        cmocka_unit_test(test_rank_major),         cmocka_unit_test(test_rank_major_combine),
-        cmocka_unit_test(test_round_f16),          cmocka_unit_test(test_round_bf16),
+        cmocka_unit_test(test_expert_major), cmocka_unit_test(test_expert_major_combine),
+        cmocka_unit_test(test_rank_major),   cmocka_unit_test(test_rank_major_combine),
+        cmocka_unit_test(test_round_f16),    cmocka_unit_test(test_round_bf16),
         cmocka_unit_test(test_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -355,8 +355,8 @@ static ist_status tensor_program(ist_world *world, void *arg)
     assert_int_equal(ist_comm_open(world, NULL, &other), IST_OK);
     assert_int_equal(ist_mem_alloc(world, 8192, IST_MEM_SYMMETRIC, &memory), IST_OK);
     assert_int_equal(ist_window_open(comm, memory, 8192, &window), IST_OK);
-    const ist_tensor good = {.size = sizeof(good), .dtype = IST_BF16, .dim_count = 2,
-                             .dims = {4, 8}, .data = memory};
+    const ist_tensor good = {
+        .size = sizeof(good), .dtype = IST_BF16, .dim_count = 2, .dims = {4, 8}, .data = memory};
     ist_tensor tensor = good;
     assert_int_equal(ist_tensor_check(comm, &tensor, "in", "test", &place), IST_OK);
     assert_int_equal(place.bytes, 64);

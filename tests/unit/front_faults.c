@@ -68,8 +68,8 @@ static ist_status use_comm(ist_comm *comm, ist_stream *stream, void *memory)
 /* Returns at the first failure and leaves the rest to the world's end, as a careless program. */
 static ist_status use_everything(ist_world *world, void *arg)
 {
-    const ist_comm_desc desc = {.size = sizeof(desc), .fault_tolerant = 1,
-                                .check = IST_CHECK_PEERS};
+    const ist_comm_desc desc = {
+        .size = sizeof(desc), .fault_tolerant = 1, .check = IST_CHECK_PEERS};
     ist_stream *stream = NULL;
     ist_comm *comm = NULL;
     void *memory = NULL;

@@ -12,10 +12,9 @@
 
 #include "front_fixture.h"
 
-static const char *const variables[] = {"IST_LAUNCH", "OMPI_COMM_WORLD_RANK",
-                                        "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
-                                        "PMI_SIZE", "PMIX_NAMESPACE",
-                                        "OMPI_MCA_ess_base_jobid", "PMI_JOBID"};
+static const char *const variables[] = {
+    "IST_LAUNCH", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",    "PMIX_RANK", "PMI_RANK",
+    "PMI_SIZE",   "PMIX_NAMESPACE",       "OMPI_MCA_ess_base_jobid", "PMI_JOBID"};
 
 static int set_up(void **state)
 {

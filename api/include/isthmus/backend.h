@@ -117,9 +117,9 @@ typedef struct ist_devcomm_desc {
     X(graph_launch, (void *self, uint64_t graph, uint64_t stream), (self, graph, stream),          \
       IST_OPTIONAL)                                                                                \
     X(graph_close, (void *self, uint64_t graph), (self, graph), IST_OPTIONAL)                      \
-    /* communicators; exchange: host all-gather of `bytes` a rank, missing ranks are zeroed and    \
-       marked in lost_words, every rank that returns IST_OK has the same result. id_create: 128    \
-       bytes, of which the front replaces the last 8 */                                            \
+    /* communicators; exchange: host all-gather of `bytes` a rank. lost_words in: ranks that are   \
+       not waited for; out: missing ranks, whose rows are zeroed. Every rank that returns IST_OK   \
+       has the same result. id_create: 128 bytes, of which the front replaces the last 8 */        \
     X(id_create, (void *self, uint8_t *id), (self, id), IST_REQUIRED)                              \
     X(comm_open, (void *self, const ist_backend_comm_desc *desc, uint64_t *comm,                   \
                   ist_backend_comm_info *info),                                                    \

@@ -65,6 +65,7 @@ IST_API IST_MUST_USE ist_status ist_comm_open(ist_world *world, const ist_comm_d
 
 /**
  * Splits: ranks with equal `color` form a new communicator, ordered by (key, old rank). BLOCKS.
+ * Of a fault-tolerant communicator, lost ranks that all survivors have masked are left out.
  *
  * @param color  >= 0, or -1: take part in the call but get no communicator (NULL)
  * @return IST_OK; IST_ERR_TIMEOUT; IST_ERR_ARGUMENT

@@ -145,7 +145,13 @@ IST_API ist_status ist_graph_begin(ist_stream *stream);
  */
 IST_API IST_MUST_USE ist_status ist_graph_end(ist_stream *stream, ist_graph **graph);
 
-/** Enqueues all work of the graph. A graph may be launched any number of times. @since 0.1 */
+/**
+ * Enqueues all work of the graph. A graph may be launched any number of times, on any stream of the
+ * rank; its launches run one after the other. Not allowed on a stream that is capturing.
+ *
+ * @return IST_OK; IST_ERR_USAGE on a capturing stream
+ * @since 0.1
+ */
 IST_API ist_status ist_graph_launch(ist_graph *graph, ist_stream *stream);
 
 /** Frees a graph; launches already enqueued still run. NULL is allowed. @since 0.1 */

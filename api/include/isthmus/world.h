@@ -57,7 +57,8 @@ typedef ist_status (*ist_rank_fn)(ist_world *world, void *arg);
 /**
  * Runs `rank_main` once a rank and returns when all ranks have ended.
  *
- * Under mpirun each process calls it with the same descriptor and runs its own rank. Objects that
+ * Under mpirun each process calls it with the same descriptor and runs its own rank; IST_LAUNCH=none
+ * runs all ranks in each process, IST_LAUNCH=mpi makes a missing launcher an error. Objects that
  * a rank leaves open are closed for it, and reported in the log.
  *
  * @param desc    NULL: all defaults

@@ -14,13 +14,13 @@
 #define IST_CUDA_BULK_CUH
 
 /**
- * Rows shorter than this are copied through registers; by default all. On two H200, BF16 rows of
- * 7168: rows one after the other without a coop sync between them gain (4096 rows inside a GPU
- * 34.8 µs against 39.1), rows with a sync each lose (56.2), over NVLink and for long rows both are
- * equal (364 GB/s).
+ * Rows of at least this many bytes take the copy engine; 0, the default: none do. On two H200, BF16
+ * rows of 7168: rows one after the other without a coop sync between them gain (4096 rows inside a
+ * GPU 34.8 µs against 39.1), rows with a sync each lose (56.2), over NVLink and for long rows both
+ * are equal (364 GB/s).
  */
 #ifndef IST_CUDA_BULK_BYTES_MIN
-#define IST_CUDA_BULK_BYTES_MIN UINT64_MAX
+#define IST_CUDA_BULK_BYTES_MIN 0
 #endif
 
 /** Loads in flight; the other stages drain their stores meanwhile. */
@@ -93,10 +93,10 @@ IST_DEVICE_FN void ist_cuda_bulk_retire(ist_coop *coop)
                             coop->bulk_tail / IST_CUDA_STAGES & 1u);
     uint32_t from = ist_cuda_stage_address(coop, coop->bulk_tail);
     for (uint32_t i = 0; i < chunk->count; ++i) {
-        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
-                         chunk->to[i]),
-                     "r"(from), "r"(chunk->bytes)
-                     : "memory");
+        asm volatile(
+            "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(chunk->to[i]),
+            "r"(from), "r"(chunk->bytes)
+            : "memory");
     }
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
     coop->bulk_tail += 1;
@@ -106,12 +106,11 @@ IST_DEVICE_FN void ist_cuda_bulk_retire(ist_coop *coop)
  *  STAGES - LOADS younger groups may still be reading. */
 IST_DEVICE_FN void ist_cuda_bulk_load(ist_coop *coop, const void *src, uint32_t bytes)
 {
-    uint32_t barrier = ist_cuda_shared_address(
-        &ist_cuda_ring_of()->loaded[coop->bulk_head % IST_CUDA_STAGES]);
+    uint32_t barrier =
+        ist_cuda_shared_address(&ist_cuda_ring_of()->loaded[coop->bulk_head % IST_CUDA_STAGES]);
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(IST_CUDA_STAGES - IST_CUDA_BULK_LOADS)
                  : "memory");
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                 "r"(bytes)
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1], %2, [%3];" ::"r"(ist_cuda_stage_address(coop, coop->bulk_head)),

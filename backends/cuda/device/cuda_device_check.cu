@@ -34,8 +34,7 @@ IST_KERNEL(check_coop, ist_check_args)
         flags[i % 256u] = 1;
     }
     uint32_t total = ist_coop_scan(coop, values, args->count);
-    uint64_t before =
-        ist_coop_fetch_add(coop, args->words, total, IST_ACQ_REL, IST_SCOPE_DEVICE);
+    uint64_t before = ist_coop_fetch_add(coop, args->words, total, IST_ACQ_REL, IST_SCOPE_DEVICE);
     ist_wait_result result = ist_coop_wait_word(coop, args->dev, args->words, before,
                                                 args->deadline_ns, IST_SCOPE_DEVICE);
     ist_point(coop, "check");

@@ -41,14 +41,12 @@ IST_DEVICE_FN int ist_cuda_gin_ready(const ist_dev_comm *dev)
 /** The counter of this block's puts that name none; IST_GIN_NO_COUNTER when it has none. */
 IST_DEVICE_FN uint32_t ist_cuda_flush_counter(const ist_coop *coop, const ist_dev_comm *dev)
 {
-    return coop->block < ist_cuda_private(dev)->flush_block_count
-               ? dev->counter_count + coop->block
-               : IST_GIN_NO_COUNTER;
+    return coop->block < ist_cuda_private(dev)->flush_block_count ? dev->counter_count + coop->block
+                                                                  : IST_GIN_NO_COUNTER;
 }
 
 /** Where the puts that use a counter are counted. */
-IST_DEVICE_FN uint64_t *ist_cuda_issued(const ist_dev_comm *dev, uint32_t context,
-                                        uint32_t counter)
+IST_DEVICE_FN uint64_t *ist_cuda_issued(const ist_dev_comm *dev, uint32_t context, uint32_t counter)
 {
     const ist_cuda_dev_comm *own = ist_cuda_private(dev);
     if (counter < dev->counter_count) {
@@ -92,8 +90,8 @@ IST_DEVICE_FN void ist_gin_put_value(ist_coop *coop, const ist_dev_comm *dev, ui
     ist_coop_sync(coop);
 #if IST_CUDA_GIN
     if (coop->thread == 0 && ist_cuda_gin_ready(dev)) {
-        ist_cuda_put put = {context, peer, dst_window, 0, dst_offset, 0, sizeof(value),
-                            remote,  IST_GIN_NO_COUNTER};
+        ist_cuda_put put = {context,       peer,   dst_window,        0, dst_offset, 0,
+                            sizeof(value), remote, IST_GIN_NO_COUNTER};
         ist_cuda_nccl_put_value(dev, put, value);
     }
 #else
@@ -233,8 +231,8 @@ IST_DEVICE_FN ist_wait_result ist_cuda_poll_signal(ist_coop *coop, const ist_dev
 }
 
 IST_DEVICE_FN ist_wait_result ist_gin_signal_wait(ist_coop *coop, const ist_dev_comm *dev,
-                                                  uint32_t context, uint32_t signal,
-                                                  uint64_t least, uint64_t deadline_ns)
+                                                  uint32_t context, uint32_t signal, uint64_t least,
+                                                  uint64_t deadline_ns)
 {
     ist_wait_result result = IST_WAIT_DONE;
     if (coop->thread == 0) {
@@ -259,8 +257,8 @@ IST_DEVICE_FN ist_wait_result ist_cuda_flush_one(ist_coop *coop, const ist_dev_c
                                                  uint32_t context, uint32_t counter,
                                                  uint64_t deadline_ns)
 {
-    uint64_t issued = ist_load_u64(coop, ist_cuda_issued(dev, context, counter), IST_RELAXED,
-                                   IST_SCOPE_DEVICE);
+    uint64_t issued =
+        ist_load_u64(coop, ist_cuda_issued(dev, context, counter), IST_RELAXED, IST_SCOPE_DEVICE);
     return ist_cuda_poll_counter(coop, dev, context, counter, issued, deadline_ns);
 }
 

@@ -83,8 +83,7 @@ IST_DEVICE_FN void ist_cuda_error_record(ist_coop *coop, ist_dev_mask *mask,
 
 /** Without a mask there is nothing to clear: 0. Without fault tolerance, the call that makes the
  *  communicator unusable counts as the one that cleared the bit. */
-IST_DEVICE_FN int ist_mask_drop(ist_coop *coop, const ist_dev_comm *dev,
-                                const ist_dev_error *error)
+IST_DEVICE_FN int ist_mask_drop(ist_coop *coop, const ist_dev_comm *dev, const ist_dev_error *error)
 {
     ist_dev_mask *mask = ist_cuda_mask(dev);
     if (mask == NULL || !ist_mask_active(coop, dev, error->peer)) {

@@ -10,8 +10,8 @@
 #define IST_CUDA_MEMORY_CUH
 
 /* Release has no meaning for a load, acquire none for a store: the other half is what counts. */
-#define IST_CUDA_ACQUIRES(order) (((unsigned)(order) & 1u) != 0u)
-#define IST_CUDA_RELEASES(order) (((unsigned)(order) & 2u) != 0u)
+#define IST_CUDA_ACQUIRES(order) (((unsigned)(order)&1u) != 0u)
+#define IST_CUDA_RELEASES(order) (((unsigned)(order)&2u) != 0u)
 
 /* `statement` is given the scope's PTX name. */
 #define IST_CUDA_BY_SCOPE(scope, statement, ...)                                                   \

@@ -98,8 +98,13 @@ IST_DEVICE_FN void ist_cuda_copy_any(const ist_coop *coop, void *dst, const void
 /** Whether the copy engine takes this row. Equal in all lanes. */
 IST_DEVICE_FN int ist_cuda_is_bulk(uint64_t alignment_bits, int global, uint64_t bytes)
 {
+#if IST_CUDA_BULK_BYTES_MIN
     return bytes >= IST_CUDA_BULK_BYTES_MIN && ((alignment_bits | bytes) & 15u) == 0 && global &&
            ist_cuda_bulk_staged();
+#else
+    (void)alignment_bits, (void)global, (void)bytes;
+    return 0;
+#endif
 }
 
 IST_DEVICE_FN void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
@@ -118,8 +123,7 @@ IST_DEVICE_FN void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint
 
 /** As ist_cuda_copy_words() for 16-byte words: DEPTH loads, then DEPTH stores a place. */
 IST_DEVICE_FN void ist_cuda_copy_many_vectors(const ist_coop *coop, void *const *dst,
-                                              uint32_t place_count, const void *src,
-                                              uint64_t count)
+                                              uint32_t place_count, const void *src, uint64_t count)
 {
     const uint4 *from = (const uint4 *)src;
     uint64_t step = coop->thread_count;

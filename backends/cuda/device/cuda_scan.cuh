@@ -187,8 +187,7 @@ IST_DEVICE_FN uint32_t ist_cuda_ranking_step(uint32_t *counters, uint32_t *marks
 
 /** Gives every item of this warp's stretch its ordinal. */
 IST_DEVICE_FN void ist_cuda_ranking_assign(const ist_coop *coop, const ist_cuda_ranking *plan,
-                                           uint32_t *counters, uint32_t *marks,
-                                           uint32_t *ordinals)
+                                           uint32_t *counters, uint32_t *marks, uint32_t *ordinals)
 {
     uint32_t lane = ist_cuda_lane(coop);
     uint32_t begin = coop->thread / 32u * plan->stretch + lane;

@@ -56,7 +56,7 @@ static uint64_t sim_store_latency(sim_rank *from, const sim_rank *target)
     if (sim_faults_have_transfers(world->faults)) {
         const ist_fault *fault =
             sim_fault_on_transfer(world->faults, IST_FAULT_STORES, from->index, target->index,
-                                  world->now_ps / SIM_PS_PER_NS);
+                                  world->now_ps);
         if (fault != NULL && fault->kind == IST_FAULT_DELAY) {
             latency_ps = sim_add_sat(latency_ps, sim_ps_from_ns(fault->duration_ns));
             sim_event_log(world, IST_SIM_FAULT, from, (int32_t)target->index, IST_FAULT_DELAY, 8);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Realignment of a group after its ranks have been re-admitted. One block.
+ *
+ * ep_clean_begin, before the communicator's clean: zeroes the drain and close channels here.
+ *
+ * ep_clean, after it (the mask and its generation are the new ones):
+ *   1 drain   raise the drain flag at all active ranks, wait for theirs. The signal is strong and
+ *             on the context of all that the peer sends, so everything sent before has arrived
+ *   2 reset   numbers, slots, flags, signals and accounts of operations
+ *   3 close   raise the close flag, wait: nobody sends for the first operation of the new
+ *             generation before all have reset
+ *
+ * The communicator's clean lies between the two kernels on all ranks, so a flag of phase 1 cannot
+ * meet ep_clean_begin. A rank that does not come is dropped, as in any operation.
+ */
+#include "ep_wire.h"
+
+/** Zeroes the words, accounts and signals of some channels. Collective. */
+IST_DEVICE_FN void ist_ep_reset_channels(ist_coop *coop, const ist_ep_clean_args *args,
+                                         uint32_t first, uint32_t count)
+{
+    uint64_t bytes = 8u * (uint64_t)count * args->geometry.rank_count;
+    ist_wire_channel channel = ist_ep_channel(&args->geometry, &args->at, first);
+    ist_row_fill(coop, ist_wire_word(coop, args->dev, channel.words, 0), 0, bytes);
+    ist_row_fill(coop, ist_wire_word(coop, args->dev, channel.sent, 0), 0, bytes);
+    ist_wire_reset_signals(coop, args->dev, channel.signal_first, count);
+    ist_coop_sync(coop);
+}
+
+IST_KERNEL(ep_clean_begin, ist_ep_clean_args)
+{
+    ist_ep_reset_channels(coop, args, ist_ep_channel_count(&args->geometry) - 2u, 2);
+}
+
+/** Raises a flag at all active ranks and waits for theirs. @return ist_wire_outcome. Collective. */
+IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args *args,
+                                         uint32_t channel, uint64_t position)
+{
+    const ist_dev_comm *dev = args->dev;
+    ist_wire wire = ist_ep_wire_of(dev, &args->at);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
+    ist_wire_want want;
+    want.channel = ist_ep_channel(&args->geometry, &args->at, channel);
+    want.tag = ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS | (position + 1u);
+    want.position = position;
+    want.deadline_ns = args->deadline_ns;
+    want.operation = IST_DEV_OP_EP_CLEAN;
+    want.reserved = 0;
+    ist_wire_active(coop, dev, marks);
+    ist_wire_raise_all(coop, dev, want.channel, want.tag, marks);
+    return ist_wire_wait(coop, &wire, &want, ist_ep_results(coop, dev));
+}
+
+/** Phase 2. Collective. */
+IST_DEVICE_FN void ist_ep_restart(ist_coop *coop, const ist_ep_clean_args *args)
+{
+    const ist_dev_comm *dev = args->dev;
+    uint64_t *head = (uint64_t *)ist_window_local(coop, dev, 0, args->at.state);
+    ist_ep_reset_channels(coop, args, 0, ist_ep_channel_count(&args->geometry) - 2u);
+    if (ist_coop_elect(coop)) {
+        ist_ep_state_head *state = (ist_ep_state_head *)(void *)head;
+        ist_store_u64(coop, &state->epoch, 0, IST_RELAXED, IST_SCOPE_DEVICE);
+        ist_store_u64(coop, &state->busy, 0, IST_RELAXED, IST_SCOPE_DEVICE);
+        ist_store_u64(coop, &state->receives, 0, IST_RELAXED, IST_SCOPE_DEVICE);
+    }
+    ist_coop_sync(coop);
+}
+
+IST_KERNEL(ep_clean, ist_ep_clean_args)
+{
+    uint32_t last = ist_ep_channel_count(&args->geometry);
+    ist_point(coop, "ep.clean.begin");
+    uint32_t outcome = ist_ep_clean_meet(coop, args, last - 2u, 0);
+    ist_point(coop, "ep.clean.drained");
+    if ((outcome & (IST_WIRE_ABORTED | IST_WIRE_EVICTED)) == 0) {
+        ist_ep_restart(coop, args);
+        ist_ep_clean_meet(coop, args, last - 1u, 1);
+        ist_point(coop, "ep.clean.closed");
+    }
+}
