@@ -12,8 +12,8 @@ typedef struct cuda_endpoint {
     /* Blocks until the call is answered; always leaves a status in it. */
     void (*call)(struct cuda_endpoint *endpoint, cuda_call *call);
     void (*release)(struct cuda_endpoint *endpoint, cuda_call *call);
-    /* From any thread: ends the member's waiting call with IST_ERR_ABORTED. */
-    void (*cancel)(struct cuda_endpoint *endpoint, uint64_t comm, uint32_t member);
+    /* From any thread: ends the member's calls, waiting and to come, with IST_ERR_ABORTED. */
+    void (*abort)(struct cuda_endpoint *endpoint, uint64_t comm, uint32_t member);
     void (*leave)(struct cuda_endpoint *endpoint, uint64_t comm, uint32_t member);
     void (*close)(struct cuda_endpoint *endpoint);
 } cuda_endpoint;

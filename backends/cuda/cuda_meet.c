@@ -19,6 +19,7 @@ typedef struct cuda_party {
     uint32_t *clients; /* [rank_count] world ranks */
     uint64_t *came;    /* members that have come to join */
     uint64_t *left;    /* members that closed it */
+    uint64_t *aborted; /* members that aborted it */
     uint32_t missing;  /* of a failed one: a rank that did not come */
     uint32_t came_count; /* at the time it failed */
     bool formed;
@@ -94,12 +95,13 @@ static cuda_party *party_new(cuda_meet *meet, uint32_t rank_count, uint32_t lsa_
         return NULL;
     }
     party->clients = ist_alloc(rank_count, sizeof(*party->clients));
-    party->came = ist_alloc(2u * (size_t)words, sizeof(*party->came));
+    party->came = ist_alloc(3u * (size_t)words, sizeof(*party->came));
     if (party->clients == NULL || party->came == NULL) {
         party_free(party);
         return NULL;
     }
     party->left = party->came + words;
+    party->aborted = party->left + words;
     party->rank_count = rank_count;
     party->lsa_size_max = lsa_size_max;
     party->number = meet->next_number++;
@@ -130,7 +132,8 @@ static cuda_party *party_find(const cuda_meet *meet, uint64_t number)
 /* Whether the member will never come to an exchange again. */
 static bool party_member_gone(const cuda_meet *meet, const cuda_party *party, uint32_t member)
 {
-    return cuda_bit(party->left, member) || meet->gone[party->clients[member]] != 0;
+    return cuda_bit(party->left, member) || cuda_bit(party->aborted, member) ||
+           meet->gone[party->clients[member]] != 0;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -224,6 +227,10 @@ static void exchange(cuda_meet *meet, cuda_call *call)
     cuda_party *party = party_find(meet, call->comm);
     if (party == NULL || !party->formed || call->member >= party->rank_count) {
         answer(meet, call, IST_ERR_OBJECT, UINT32_MAX, 0, call->comm);
+        return;
+    }
+    if (cuda_bit(party->aborted, call->member)) {
+        answer(meet, call, IST_ERR_ABORTED, UINT32_MAX, 0, 0);
         return;
     }
     if (party->round == NULL) {
@@ -451,20 +458,6 @@ static cuda_call **waiter_of(cuda_round *round, uint32_t member)
     return link;
 }
 
-void cuda_meet_cancel(cuda_meet *meet, uint64_t comm, uint32_t member)
-{
-    cuda_party *party = party_find(meet, comm);
-    if (party == NULL || party->round == NULL) {
-        return;
-    }
-    cuda_call **link = waiter_of(party->round, member);
-    cuda_call *call = *link;
-    if (call != NULL) {
-        round_remove(party->round, link);
-        answer(meet, call, IST_ERR_ABORTED, UINT32_MAX, 0, 0);
-    }
-}
-
 /* After a member went: its exchange may be complete without it, or nobody may be left. */
 static void party_settle(cuda_meet *meet, cuda_party *party)
 {
@@ -475,11 +468,28 @@ static void party_settle(cuda_meet *meet, cuda_party *party)
     }
     bool empty = party->formed;
     for (uint32_t member = 0; empty && member < party->rank_count; ++member) {
-        empty = party_member_gone(meet, party, member);
+        empty = cuda_bit(party->left, member) || meet->gone[party->clients[member]] != 0;
     }
     if (empty && party->number != CUDA_MEET_ALL) {
         party_remove(meet, party);
     }
+}
+
+/* The word of the abort may come before the call that it is to end. */
+void cuda_meet_abort(cuda_meet *meet, uint64_t comm, uint32_t member)
+{
+    cuda_party *party = party_find(meet, comm);
+    if (party == NULL || !party->formed || member >= party->rank_count) {
+        return;
+    }
+    cuda_bit_set(party->aborted, member);
+    cuda_call **link = party->round != NULL ? waiter_of(party->round, member) : NULL;
+    cuda_call *call = link != NULL ? *link : NULL;
+    if (call != NULL) {
+        round_remove(party->round, link);
+        answer(meet, call, IST_ERR_ABORTED, UINT32_MAX, 0, 0);
+    }
+    party_settle(meet, party);
 }
 
 void cuda_meet_leave(cuda_meet *meet, uint64_t comm, uint32_t member)

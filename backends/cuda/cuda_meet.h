@@ -73,8 +73,8 @@ void cuda_meet_submit(cuda_meet *meet, cuda_call *call);
 void cuda_meet_expire(cuda_meet *meet, uint64_t now_ns);
 /* When cuda_meet_expire() has something to do next. */
 uint64_t cuda_meet_next_ns(const cuda_meet *meet);
-/* Ends the member's waiting call, if any, with IST_ERR_ABORTED. */
-void cuda_meet_cancel(cuda_meet *meet, uint64_t comm, uint32_t member);
+/* Ends the member's waiting call and all later ones with IST_ERR_ABORTED; peers do not wait for it. */
+void cuda_meet_abort(cuda_meet *meet, uint64_t comm, uint32_t member);
 /* The member closes its communicator and will not come again. */
 void cuda_meet_leave(cuda_meet *meet, uint64_t comm, uint32_t member);
 /* The client is gone for good. Its waiting calls are dropped without an answer. */

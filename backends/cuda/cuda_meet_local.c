@@ -52,11 +52,11 @@ static void local_release(cuda_endpoint *endpoint, cuda_call *call)
     (void)pthread_mutex_unlock(&local->lock);
 }
 
-static void local_cancel(cuda_endpoint *endpoint, uint64_t comm, uint32_t member)
+static void local_abort(cuda_endpoint *endpoint, uint64_t comm, uint32_t member)
 {
     cuda_local *local = (cuda_local *)endpoint;
     (void)pthread_mutex_lock(&local->lock);
-    cuda_meet_cancel(&local->meet, comm, member);
+    cuda_meet_abort(&local->meet, comm, member);
     (void)pthread_mutex_unlock(&local->lock);
 }
 
@@ -109,7 +109,7 @@ ist_status cuda_local_open(uint32_t rank_count, cuda_local **result)
     local->meet.owner = local;
     local->meet.answered = wake;
     local->endpoint = (cuda_endpoint){.call = local_call, .release = local_release,
-                                      .cancel = local_cancel, .leave = local_leave,
+                                      .abort = local_abort, .leave = local_leave,
                                       .close = local_close};
     *result = local;
     return IST_OK;

@@ -20,13 +20,13 @@ typedef enum cuda_wire_op {
     CUDA_WIRE_HELLO = 1,
     CUDA_WIRE_JOIN,
     CUDA_WIRE_EXCHANGE,
-    CUDA_WIRE_CANCEL,
+    CUDA_WIRE_ABORT,
     CUDA_WIRE_LEAVE,
     CUDA_WIRE_ANSWER
 } cuda_wire_op;
 
 /*
- * Bytes behind the head. JOIN, EXCHANGE: `bytes` sent, then the words of lost ranks (EXCHANGE).
+ * Bytes behind the head. JOIN: `bytes`. EXCHANGE: the words of lost ranks, then `bytes`.
  * ANSWER: words of arrived ranks, words of ranks with a descriptor, rank_count * bytes.
  */
 typedef struct cuda_wire {

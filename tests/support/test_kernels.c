@@ -325,7 +325,7 @@ IST_KERNEL(tk_gin_reset, tk_gin_reset_args)
 
 /* ---- waits and masks ------------------------------------------------------------------------- */
 
-/** Signals hold the number of the wait (1, 2, …) when each rank raises by one a wait. */
+/** Signals hold the tag when each rank raises them by what the tag has grown. */
 IST_DEVICE_FN void tk_raise(ist_coop *coop, const tk_peers_args *args, uint32_t peer)
 {
     const ist_dev_comm *dev = args->dev;
@@ -338,7 +338,7 @@ IST_DEVICE_FN void tk_raise(ist_coop *coop, const tk_peers_args *args, uint32_t 
         return;
     }
     ist_gin_signal(coop, dev, dev->rank % dev->context_count, peer,
-                   tk_action(IST_GIN_SIGNAL_INC, dev->rank, 0));
+                   tk_action(IST_GIN_SIGNAL_ADD, dev->rank, args->step));
 }
 
 IST_KERNEL(tk_peers, tk_peers_args)

@@ -181,7 +181,7 @@ typedef struct tk_gin_reset_args {
 
 /*
  * Each rank raises a flag or signal at every peer (`silent`: at none), then waits for all.
- * out: [0] returned count, [1] waited at most wait_ns + slack (1), [2 + peer] result + 1.
+ * out: [0] returned count, [1] waited ns, [2 + peer] result + 1.
  */
 typedef struct tk_peers_args {
     const ist_dev_comm *dev;
@@ -192,6 +192,7 @@ typedef struct tk_peers_args {
     uint32_t silent;
     uint32_t skip_self;
     uint32_t drop; /* 1: drop those that timed out; their count to out[2 + R] */
+    uint64_t step; /* what signals are raised by: tag minus the tag before */
 } tk_peers_args;
 
 /* Waits that nobody ends, and a flush of nothing: out = result + 1 of word, signal, counter, flush. */

@@ -105,11 +105,11 @@ ist_wait_result ist_coop_wait_word(ist_coop *coop, const ist_dev_comm *dev, cons
     (void)scope;
     sim_coop_drain(coop);
     sim_device_step_ordered(coop, coop->actor.world->cluster.load_ps);
-    if (dev != NULL && ist_aborted(coop, dev)) {
-        return IST_WAIT_ABORTED;
-    }
     if (*word >= least) {
         return IST_WAIT_DONE;
+    }
+    if (dev != NULL && ist_aborted(coop, dev)) {
+        return IST_WAIT_ABORTED;
     }
     sim_wait wait = {.coop = coop,
                      .dev = dev != NULL ? sim_devcomm_of(dev) : NULL,
