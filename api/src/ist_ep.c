@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define OPEN "ep.group_open"
-#define DESC_BYTES_FIRST 112u
+#define DESC_BYTES_FIRST 104u
 #define CONTEXTS_DEFAULT 4u
 #define CONTEXTS_MAX 64u
 #define TOPK_DEFAULT 8u

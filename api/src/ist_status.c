@@ -56,6 +56,11 @@ void ist_error_restore(const ist_error *saved)
     *record_of_this_rank() = *saved;
 }
 
+void ist_error_adopt(const ist_error *record)
+{
+    ist_error_restore(record);
+}
+
 /* A slot may be fresh zeroed memory; rank 0 must not appear in a record about nothing. */
 static void record_clear(ist_error *record)
 {

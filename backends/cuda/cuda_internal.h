@@ -130,7 +130,8 @@ struct cuda_rank {
     cuda_endpoint *endpoint;
     char name[128];
     uint32_t sm_count;
-    bool vmm;           /* windows are possible */
+    bool vmm;           /* virtual memory management, without which there are no windows */
+    bool fd_export;     /* memory can be given to other processes */
     bool rdma;          /* the device's memory can be given to NICs */
     size_t granularity; /* of chunks */
     uint8_t uuid[16];

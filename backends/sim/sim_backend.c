@@ -601,6 +601,9 @@ static ist_status sim_backend_run(const ist_backend_world *setup, ist_world_resu
     }
     status = sim_world_run(world);
     sim_world_result(world, status, &filled);
+    if (filled.failed_rank >= 0) { /* the caller asks for the reason after the ranks are gone */
+        ist_error_adopt(&world->ranks[filled.failed_rank].error);
+    }
     sim_world_close(world);
     sim_result_copy(&filled, result);
     return filled.status;

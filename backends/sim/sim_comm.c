@@ -34,10 +34,11 @@ static void sim_list_remove(sim_actor **list, sim_actor *actor)
 
 static void sim_comm_free(sim_comm *comm);
 
+/* One that failed is over for all who came; who comes later, or again, meets under a new one. */
 static sim_comm *sim_comm_find(sim_world *world, const uint8_t *id)
 {
     for (sim_comm *comm = world->comms; comm != NULL; comm = comm->next) {
-        if (!comm->formed && memcmp(comm->id, id, sizeof(comm->id)) == 0) {
+        if (!comm->formed && !comm->failed && memcmp(comm->id, id, sizeof(comm->id)) == 0) {
             return comm;
         }
     }
@@ -96,14 +97,23 @@ static ist_status sim_comm_missing(const sim_comm *comm, uint32_t rank, uint64_t
                      comm->joined, comm->rank_count, missing);
 }
 
-/* A member that gives up takes the others with it: none of them may believe in the communicator. */
-static ist_status sim_comm_give_up(sim_comm *comm, sim_actor *host, uint32_t rank,
-                                   uint64_t began_ps)
+/* One member's failure is that of all: none of them may believe in the communicator. */
+static void sim_comm_fail(sim_comm *comm, ist_status status)
 {
-    sim_list_remove(&comm->waiters, host);
     comm->failed = true;
+    comm->failure = status;
     sim_wake_list(&comm->waiters);
-    return sim_comm_missing(comm, rank, (comm->world->now_ps - began_ps) / SIM_PS_PER_NS);
+}
+
+static ist_status sim_comm_failed(const sim_comm *comm, uint32_t rank, uint64_t began_ps)
+{
+    ist_error details = {.rank = (int32_t)rank, .peer = IST_RANK_NONE, .object = "comm",
+                         .operation = "comm.open"};
+    if (comm->failure == IST_ERR_TIMEOUT) {
+        return sim_comm_missing(comm, rank, (comm->world->now_ps - began_ps) / SIM_PS_PER_NS);
+    }
+    return ist_raise(comm->failure, &details, "another rank could not open the communicator: %s",
+                     ist_status_sentence(comm->failure));
 }
 
 static ist_status sim_comm_wait_formed(sim_comm *comm, sim_rank *rank,
@@ -121,10 +131,40 @@ static ist_status sim_comm_wait_formed(sim_comm *comm, sim_rank *rank,
             return IST_ERR_KILLED;
         }
         if (!woken && !comm->formed) {
-            return sim_comm_give_up(comm, host, desc->rank, began_ps);
+            sim_list_remove(&comm->waiters, host);
+            sim_comm_fail(comm, IST_ERR_TIMEOUT);
         }
     }
-    return comm->failed ? sim_comm_missing(comm, desc->rank, 0) : IST_OK;
+    return comm->failed ? sim_comm_failed(comm, desc->rank, began_ps) : IST_OK;
+}
+
+/* Teams are cut to the smallest limit, which makes them equal everywhere; that the limits differ is
+   for the front to tell. */
+static void sim_comm_limit_team(sim_comm *comm, uint32_t lsa_size_max)
+{
+    if (lsa_size_max != 0 && (comm->lsa_size_max == 0 || lsa_size_max < comm->lsa_size_max)) {
+        comm->lsa_size_max = lsa_size_max;
+    }
+}
+
+static ist_status sim_comm_refuse_count(sim_comm *comm, const ist_backend_comm_desc *desc)
+{
+    ist_error details = {.rank = (int32_t)desc->rank, .peer = IST_RANK_NONE,
+                         .object = "desc.rank_count", .operation = "comm.open",
+                         .expected = comm->rank_count, .observed = desc->rank_count};
+    sim_comm_fail(comm, IST_ERR_MISMATCH);
+    return ist_raise(IST_ERR_MISMATCH, &details,
+                     "rank %u opens the communicator with %u ranks, others with %u", desc->rank,
+                     desc->rank_count, comm->rank_count);
+}
+
+static ist_status sim_comm_refuse_rank(sim_comm *comm, const ist_backend_comm_desc *desc)
+{
+    ist_error details = {.rank = (int32_t)desc->rank, .peer = IST_RANK_NONE,
+                         .object = "desc.rank", .operation = "comm.open", .observed = desc->rank};
+    sim_comm_fail(comm, IST_ERR_ARGUMENT);
+    return ist_raise(IST_ERR_ARGUMENT, &details, "two ranks open the communicator as rank %u",
+                     desc->rank);
 }
 
 ist_status sim_comm_join(sim_rank *rank, const ist_backend_comm_desc *desc, sim_member **result)
@@ -134,31 +174,23 @@ ist_status sim_comm_join(sim_rank *rank, const ist_backend_comm_desc *desc, sim_
     if (comm == NULL) {
         IST_RETURN_IF_ERROR(sim_comm_new(world, desc, &comm));
     }
-    ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE, .object = "desc",
-                         .operation = "comm.open", .expected = comm->rank_count,
-                         .observed = desc->rank_count};
-    if (comm->rank_count != desc->rank_count || comm->lsa_size_max != desc->lsa_size_max) {
-        return ist_raise(IST_ERR_MISMATCH, &details,
-                         "rank %u opens the communicator with %u ranks and team limit %u, others "
-                         "with %u and %u",
-                         desc->rank, desc->rank_count, desc->lsa_size_max, comm->rank_count,
-                         comm->lsa_size_max);
+    if (comm->rank_count != desc->rank_count) {
+        return sim_comm_refuse_count(comm, desc);
     }
     sim_member *member = &comm->members[desc->rank];
     if (member->rank != NULL) {
-        return ist_raise(IST_ERR_ARGUMENT, &details,
-                         "two ranks open the communicator as rank %u", desc->rank);
+        return sim_comm_refuse_rank(comm, desc);
     }
-    if (comm->failed) {
-        return sim_comm_missing(comm, desc->rank, 0);
-    }
+    sim_comm_limit_team(comm, desc->lsa_size_max);
     *member = (sim_member){.rank = rank, .comm = comm, .index = desc->rank, .window_next = 1,
                            .open = true};
     if (++comm->joined == comm->rank_count) {
         ist_status status = sim_comm_form(comm);
-        comm->failed = status != IST_OK;
+        if (status != IST_OK) {
+            sim_comm_fail(comm, status);
+            return status;
+        }
         sim_wake_list(&comm->waiters);
-        IST_RETURN_IF_ERROR(status);
     }
     IST_RETURN_IF_ERROR(sim_comm_wait_formed(comm, rank, desc));
     *result = member;

@@ -301,6 +301,7 @@ struct sim_comm {
     uint32_t joined;
     bool formed;
     bool failed;            /* some member gave up before all had come */
+    ist_status failure;     /* and why */
     sim_member *members;    /* [rank_count]; rank NULL until it joins */
     sim_actor *waiters;
     sim_exchange *exchange; /* the open one, or NULL */

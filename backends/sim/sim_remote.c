@@ -27,7 +27,7 @@ static ist_status sim_remote_failed(const sim_remote *remote, const sim_message 
 {
     (void)remote;
     if (answer->status < 0 && answer->error.status < 0) {
-        return ist_raise((ist_status)answer->status, &answer->error, "%s", answer->error.message);
+        ist_error_adopt(&answer->error); /* the conductor has logged it */
     }
     return (ist_status)answer->status;
 }

@@ -229,6 +229,12 @@ IST_API ist_status ist_raise(ist_status status, const ist_error *details, const 
  */
 IST_API ist_error *ist_error_bind(ist_error *slot);
 
+/**
+ * Makes a record that was decided elsewhere (another rank of this thread, another process) the last
+ * error here. Logs nothing: who decided it has. @since 0.1
+ */
+IST_API void ist_error_adopt(const ist_error *record);
+
 /** Logs one line. @since 0.1 */
 IST_API void ist_log(ist_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Allocations of a rank: exportable device memory, or pinned host memory where only the host must
+ * see it at once. Device memory that is host-visible too is read by a copy on the rank's own
+ * stream, which no kernel holds up.
+ */
+#include "cuda_internal.h"
+
+#include <string.h>
+
+/* ---- the table of allocations, by address ---------------------------------------------------- */
+
+/* First allocation behind `address`; the one before it may hold it. Lock held. */
+static uint32_t table_upper(const cuda_rank *rank, uintptr_t address)
+{
+    uint32_t low = 0;
+    uint32_t high = rank->allocation_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2u;
+        if (rank->allocations[middle].base <= address) {
+            low = middle + 1u;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static ist_status table_room(cuda_rank *rank)
+{
+    if (rank->allocation_count < rank->allocation_room) {
+        return IST_OK;
+    }
+    uint32_t room = rank->allocation_room == 0 ? 64 : rank->allocation_room * 2u;
+    cuda_allocation *grown = ist_alloc(room, sizeof(*grown));
+    if (grown == NULL) {
+        return cuda_fail_memory(rank, "the table of allocations");
+    }
+    if (rank->allocation_count > 0) {
+        memcpy(grown, rank->allocations, rank->allocation_count * sizeof(*grown));
+    }
+    ist_free(rank->allocations);
+    rank->allocations = grown;
+    rank->allocation_room = room;
+    return IST_OK;
+}
+
+static ist_status table_add(cuda_rank *rank, const cuda_allocation *allocation)
+{
+    (void)pthread_mutex_lock(&rank->memory_lock);
+    ist_status status = table_room(rank);
+    if (status == IST_OK) {
+        uint32_t at = table_upper(rank, allocation->base);
+        memmove(rank->allocations + at + 1, rank->allocations + at,
+                (rank->allocation_count - at) * sizeof(*allocation));
+        rank->allocations[at] = *allocation;
+        ++rank->allocation_count;
+    }
+    (void)pthread_mutex_unlock(&rank->memory_lock);
+    return status;
+}
+
+static bool table_remove(cuda_rank *rank, uintptr_t base, cuda_allocation *removed)
+{
+    (void)pthread_mutex_lock(&rank->memory_lock);
+    uint32_t at = table_upper(rank, base);
+    bool found = at > 0 && rank->allocations[at - 1].base == base;
+    if (found) {
+        *removed = rank->allocations[at - 1];
+        memmove(rank->allocations + at - 1, rank->allocations + at,
+                (rank->allocation_count - at) * sizeof(*removed));
+        --rank->allocation_count;
+    }
+    (void)pthread_mutex_unlock(&rank->memory_lock);
+    return found;
+}
+
+bool cuda_memory_find(cuda_rank *rank, const void *mem, size_t bytes, cuda_allocation *found)
+{
+    uintptr_t address = (uintptr_t)mem;
+    (void)pthread_mutex_lock(&rank->memory_lock);
+    uint32_t at = table_upper(rank, address);
+    bool inside = false;
+    if (at > 0) {
+        *found = rank->allocations[at - 1];
+        size_t offset = (size_t)(address - found->base);
+        inside = offset < found->bytes ? bytes <= found->bytes - offset
+                                       : offset == found->bytes && bytes == 0;
+    }
+    (void)pthread_mutex_unlock(&rank->memory_lock);
+    return inside;
+}
+
+/* ---- allocating ------------------------------------------------------------------------------ */
+
+static ist_status pinned_alloc(const cuda_rank *rank, size_t bytes, cuda_allocation *allocation)
+{
+    void *host = NULL;
+    CUdeviceptr device = 0;
+    CUDA_TRY(rank, cuMemHostAlloc, &host, bytes,
+             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    CUresult result = cu.cuMemHostGetDevicePointer(&device, host, 0);
+    if (result != CUDA_SUCCESS || device != (CUdeviceptr)(uintptr_t)host) {
+        (void)cu.cuMemFreeHost(host);
+        return result != CUDA_SUCCESS
+                   ? cuda_fail(rank, result, "cuMemHostGetDevicePointer")
+                   : ist_raise(IST_ERR_UNSUPPORTED, NULL,
+                               "host memory of rank %u has another address on the device",
+                               rank->index);
+    }
+    allocation->base = (uintptr_t)host;
+    allocation->pinned = true;
+    return IST_OK;
+}
+
+static ist_status device_alloc(cuda_rank *rank, size_t bytes, cuda_allocation *allocation)
+{
+    CUdeviceptr base = 0;
+    IST_RETURN_IF_ERROR(cuda_heap_alloc(rank, bytes, &allocation->chunk, &base));
+    allocation->base = (uintptr_t)base;
+    return IST_OK;
+}
+
+static void release(cuda_rank *rank, const cuda_allocation *allocation)
+{
+    if (allocation->pinned) {
+        (void)cu.cuMemFreeHost((void *)allocation->base);
+    } else {
+        cuda_heap_free(rank, allocation->chunk, (CUdeviceptr)allocation->base);
+    }
+}
+
+static ist_status alloc_entered(cuda_rank *rank, size_t bytes, uint32_t flags, void **mem)
+{
+    cuda_allocation allocation = {.bytes = bytes, .flags = flags};
+    bool pinned = flags == IST_MEM_HOST_VISIBLE;
+    IST_RETURN_IF_ERROR(pinned ? pinned_alloc(rank, bytes, &allocation)
+                               : device_alloc(rank, bytes, &allocation));
+    ist_status status = table_add(rank, &allocation);
+    if (status != IST_OK) {
+        release(rank, &allocation);
+        return status;
+    }
+    *mem = (void *)allocation.base;
+    return IST_OK;
+}
+
+ist_status cuda_mem_alloc(void *self, size_t bytes, uint32_t flags, void **mem)
+{
+    cuda_rank *rank = self;
+    bool entered = cuda_enter(rank);
+    ist_status status = alloc_entered(rank, bytes, flags, mem);
+    cuda_exit(entered);
+    return status;
+}
+
+ist_status cuda_mem_free(void *self, void *mem)
+{
+    cuda_rank *rank = self;
+    cuda_allocation allocation;
+    if (!table_remove(rank, (uintptr_t)mem, &allocation)) {
+        ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE, .object = "mem",
+                             .operation = "mem.free"};
+        return ist_raise(IST_ERR_ARGUMENT, &details,
+                         "rank %u frees an address that is not the start of an allocation",
+                         rank->index);
+    }
+    bool entered = cuda_enter(rank);
+    release(rank, &allocation);
+    cuda_exit(entered);
+    return IST_OK;
+}
+
+ist_status cuda_mem_query(void *self, const void *mem, size_t bytes, uint32_t *flags)
+{
+    cuda_allocation found;
+    if (!cuda_memory_find(self, mem, bytes, &found)) {
+        return IST_ERR_ARGUMENT; /* the front knows which argument it was */
+    }
+    *flags = found.flags;
+    return IST_OK;
+}
+
+/* ---- host access ----------------------------------------------------------------------------- */
+
+/* Device code reads and writes the same words meanwhile: whole words, none twice. */
+static void copy_words(uint64_t *to, const uint64_t *from, size_t count)
+{
+    for (size_t i = 0; i < count; ++i) {
+        uint64_t word = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+        __atomic_store_n(&to[i], word, __ATOMIC_RELAXED);
+    }
+}
+
+/* memcpy with whole words where both ends allow it. */
+static void copy_shared(void *to, const void *from, size_t bytes)
+{
+    if (((uintptr_t)to | (uintptr_t)from) % sizeof(uint64_t) != 0) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    size_t words = bytes / sizeof(uint64_t);
+    copy_words(to, from, words);
+    memcpy((uint8_t *)to + words * sizeof(uint64_t),
+           (const uint8_t *)from + words * sizeof(uint64_t), bytes % sizeof(uint64_t));
+}
+
+static ist_status copy_through_stream(cuda_rank *rank, const void *mem, void *host, size_t bytes,
+                                      bool to_device)
+{
+    bool entered = cuda_enter(rank);
+    ist_status status =
+        cuda_copy_now(rank, (CUdeviceptr)(uintptr_t)mem, host, bytes, to_device);
+    cuda_exit(entered);
+    return status;
+}
+
+ist_status cuda_mem_peek(void *self, const void *mem, void *host, size_t bytes)
+{
+    cuda_allocation found;
+    if (cuda_memory_find(self, mem, bytes, &found) && !found.pinned) {
+        return copy_through_stream(self, mem, host, bytes, false);
+    }
+    copy_shared(host, mem, bytes);
+    atomic_thread_fence(memory_order_acquire);
+    return IST_OK;
+}
+
+ist_status cuda_mem_poke(void *self, void *mem, const void *host, size_t bytes)
+{
+    cuda_allocation found;
+    if (cuda_memory_find(self, mem, bytes, &found) && !found.pinned) {
+        void *bytes_from = NULL;
+        memcpy(&bytes_from, &host, sizeof(bytes_from)); /* only read */
+        return copy_through_stream(self, mem, bytes_from, bytes, true);
+    }
+    atomic_thread_fence(memory_order_release);
+    copy_shared(mem, host, bytes);
+    return IST_OK;
+}
+
+/* Device memory goes with its chunks. */
+void cuda_memory_close(cuda_rank *rank)
+{
+    for (uint32_t i = 0; i < rank->allocation_count; ++i) {
+        if (rank->allocations[i].pinned) {
+            (void)cu.cuMemFreeHost((void *)rank->allocations[i].base);
+        }
+    }
+    ist_free(rank->allocations);
+    rank->allocations = NULL;
+    rank->allocation_count = 0;
+}

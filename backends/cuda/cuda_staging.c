@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pinned host buffers for copies. A buffer that is on its way is free again when the event behind
+ * its copy is reached; nobody waits for that: when none is free, there is one more.
+ */
+#include "cuda_internal.h"
+
+#define BLOCK_BYTES_MIN ((size_t)4096)
+/* Pinned memory kept for later copies; beyond it a free buffer goes back to the system. */
+#define KEPT_BYTES_MAX ((size_t)64 << 20)
+
+static ist_status block_make(cuda_rank *rank, cuda_block *block)
+{
+    CUDA_TRY(rank, cuEventCreate, &block->used, CU_EVENT_DISABLE_TIMING);
+    CUresult result = cu.cuMemHostAlloc(&block->host, block->bytes, CU_MEMHOSTALLOC_PORTABLE);
+    if (result != CUDA_SUCCESS) {
+        (void)cu.cuEventDestroy(block->used);
+        return cuda_fail(rank, result, "cuMemHostAlloc");
+    }
+    rank->block_bytes += block->bytes;
+    return IST_OK;
+}
+
+static void block_free(cuda_rank *rank, cuda_block *block)
+{
+    (void)cu.cuMemFreeHost(block->host);
+    (void)cu.cuEventDestroy(block->used);
+    rank->block_bytes -= block->bytes;
+    ist_free(block);
+}
+
+static size_t size_class(size_t bytes)
+{
+    size_t rounded = BLOCK_BYTES_MIN;
+    while (rounded < bytes) {
+        rounded *= 2u;
+    }
+    return rounded;
+}
+
+/* Of exactly this size, so that a small copy does not hold a large buffer. */
+static cuda_block *block_free_one(cuda_rank *rank, size_t bytes)
+{
+    for (cuda_block **link = &rank->blocks; *link != NULL; link = &(*link)->next) {
+        cuda_block *block = *link;
+        if (block->bytes == bytes && cu.cuEventQuery(block->used) == CUDA_SUCCESS) {
+            *link = block->next;
+            block->next = NULL;
+            return block;
+        }
+    }
+    return NULL;
+}
+
+static void trim(cuda_rank *rank)
+{
+    cuda_block **link = &rank->blocks;
+    while (*link != NULL && rank->block_bytes > KEPT_BYTES_MAX) {
+        cuda_block *block = *link;
+        if (cu.cuEventQuery(block->used) == CUDA_SUCCESS) {
+            *link = block->next;
+            block_free(rank, block);
+        } else {
+            link = &block->next;
+        }
+    }
+}
+
+ist_status cuda_block_take(cuda_rank *rank, size_t bytes, cuda_block **result)
+{
+    size_t rounded = size_class(bytes);
+    cuda_block *block = block_free_one(rank, rounded);
+    if (block != NULL) {
+        *result = block;
+        return IST_OK;
+    }
+    block = ist_alloc(1, sizeof(*block));
+    if (block == NULL) {
+        return cuda_fail_memory(rank, "a staging buffer");
+    }
+    block->bytes = rounded;
+    ist_status status = block_make(rank, block);
+    if (status != IST_OK) {
+        ist_free(block);
+        return status;
+    }
+    *result = block;
+    return IST_OK;
+}
+
+void cuda_block_return(cuda_rank *rank, cuda_block *block)
+{
+    block->next = rank->blocks;
+    rank->blocks = block;
+    trim(rank);
+}
+
+ist_status cuda_block_put(cuda_rank *rank, cuda_block *block, CUstream stream)
+{
+    CUresult result = cu.cuEventRecord(block->used, stream);
+    cuda_block_return(rank, block);
+    return result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuEventRecord");
+}
+
+void cuda_staging_close(cuda_rank *rank)
+{
+    while (rank->blocks != NULL) {
+        cuda_block *block = rank->blocks;
+        rank->blocks = block->next;
+        block_free(rank, block);
+    }
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams: non-blocking ones, so that nothing orders them against the program's legacy stream, and
+ * waits for them that always end.
+ */
+#include "cuda_internal.h"
+
+static ist_status stream_open(cuda_rank *rank, cuda_stream **result)
+{
+    cuda_stream *stream = ist_alloc(1, sizeof(*stream));
+    if (stream == NULL) {
+        return cuda_fail_memory(rank, "a stream");
+    }
+    CUresult created =
+        cu.cuStreamCreateWithPriority(&stream->handle, CU_STREAM_NON_BLOCKING, 0);
+    if (created != CUDA_SUCCESS) {
+        ist_free(stream);
+        return cuda_fail(rank, created, "cuStreamCreateWithPriority");
+    }
+    stream->next = rank->streams;
+    rank->streams = stream;
+    *result = stream;
+    return IST_OK;
+}
+
+ist_status cuda_stream_open(void *self, uint64_t *number)
+{
+    cuda_rank *rank = self;
+    cuda_stream *stream = NULL;
+    bool entered = cuda_enter(rank);
+    ist_status status = stream_open(rank, &stream);
+    cuda_exit(entered);
+    if (status == IST_OK) {
+        *number = cuda_number(stream);
+    }
+    return status;
+}
+
+/* A capture that began here is dropped with its stream. */
+static void drop_capture(cuda_rank *rank, const cuda_stream *stream)
+{
+    if (rank->capture != NULL && rank->capture->origin == stream) {
+        uint64_t dropped = 0;
+        if (cuda_graph_end(rank, cuda_number(stream), &dropped) == IST_OK) {
+            (void)cuda_graph_close(rank, dropped);
+        }
+    }
+}
+
+/* The driver frees the stream when its work is done, and does not wait for it. */
+ist_status cuda_stream_close(void *self, uint64_t number)
+{
+    cuda_rank *rank = self;
+    cuda_stream *stream = cuda_object(number);
+    bool entered = cuda_enter(rank);
+    drop_capture(rank, stream);
+    cuda_stream **link = &rank->streams;
+    while (*link != NULL && *link != stream) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        *link = stream->next;
+    }
+    CUresult result = cu.cuStreamDestroy(stream->handle);
+    cuda_exit(entered);
+    ist_free(stream);
+    return result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuStreamDestroy");
+}
+
+ist_status cuda_stream_sync(void *self, uint64_t number, uint64_t deadline_ns)
+{
+    const cuda_rank *rank = self;
+    const cuda_stream *stream = cuda_object(number);
+    bool entered = cuda_enter(rank);
+    ist_status status = cuda_stream_await(rank, stream->handle, deadline_ns, "stream.sync");
+    cuda_exit(entered);
+    return status;
+}
+
+ist_status cuda_stream_query(void *self, uint64_t number)
+{
+    const cuda_rank *rank = self;
+    const cuda_stream *stream = cuda_object(number);
+    bool entered = cuda_enter(rank);
+    CUresult result = cu.cuStreamQuery(stream->handle);
+    cuda_exit(entered);
+    if (result == CUDA_ERROR_NOT_READY) {
+        return IST_IN_PROGRESS;
+    }
+    return result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuStreamQuery");
+}
+
+void cuda_streams_close(cuda_rank *rank)
+{
+    while (rank->streams != NULL) {
+        cuda_stream *stream = rank->streams;
+        rank->streams = stream->next;
+        (void)cu.cuStreamDestroy(stream->handle);
+        ist_free(stream);
+    }
+}
