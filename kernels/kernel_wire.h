@@ -7,14 +7,17 @@
  * Silence, not slowness. A rank that waits for a dead peer is late for the living, and a plain
  * deadline would make them give it up too. So a waiter cuts its deadline into slices. After a slice
  * that did not end the wait it sends a beat to all active peers: its position in the order of waits
- * that all ranks go through. A peer is given up after a whole deadline without a beat that counts,
- * and a beat counts only while its position lies before the waiter's own: whoever waits at the same
- * place or later has already sent what is missing, and that is lost. Chains of patience therefore
- * fall strictly in position and end at a silent peer. No beat is sent while waits end in time.
+ * that all ranks of the communicator go through. A peer is given up after a whole deadline without a
+ * beat that counts, and a beat counts only while its position lies before the waiter's own: whoever
+ * waits at the same place or later has already sent what is missing, and that is lost. Chains of
+ * patience therefore fall strictly in position and end at a silent peer. Where streams let ranks pass
+ * waits in another order, a bound on the whole wait ends it. No beat is sent while waits end in time.
  *
  * Notices. A rank that gives a peer up tells it so with its mask generation, before anything that
  * the peer may still be reading can be overwritten. A rank that finds a notice of its own
  * generation is out: it ends every operation as evicted until it is re-admitted.
+ *
+ * Beats and notices of all protocols of a communicator meet in one place, the window of its service.
  */
 #ifndef IST_KERNEL_WIRE_H
 #define IST_KERNEL_WIRE_H
@@ -27,7 +30,10 @@
 #define IST_WIRE_EPOCH_BITS 40u
 #define IST_WIRE_EPOCH_MASK ((UINT64_C(1) << IST_WIRE_EPOCH_BITS) - 1u)
 #define IST_WIRE_SLICES 4u
-#define IST_WIRE_BEAT_BITS 22u
+#define IST_WIRE_SLICES_MAX (16u * IST_WIRE_SLICES)
+/* A beat: number of the waiting kernel, its wait, a count that makes beats differ. */
+#define IST_WIRE_STEP_BITS 16u
+#define IST_WIRE_BEAT_BITS 12u
 
 /** Scratch slots taken here; kernels use the others. */
 #define IST_WIRE_SCRATCH 0u
@@ -37,18 +43,20 @@
 /** Notices are looked at in pieces of this many ranks. */
 #define IST_WIRE_PIECE 512u
 
-/** Where a protocol keeps its common words: offsets in window 0 of `dev`, each u64 [R] by peer. */
+/** Where a protocol keeps its common words, each u64 [R] by peer. */
 typedef struct ist_wire {
     const ist_dev_comm *dev;
-    uint64_t notices;
+    const ist_dev_comm *service; /**< of the communicator */
+    uint64_t notices;            /**< in window 0 of `service`; so are the others */
     uint64_t beats;
     uint64_t seen;
+    uint64_t launches; /**< one word: kernels that waited, equal on all ranks */
 } ist_wire;
 
 /** A lane of flags: words for the team, signals for the others, and what was raised last. */
 typedef struct ist_wire_channel {
-    uint64_t words;        /**< u64 [R] by sender */
-    uint64_t sent;         /**< u64 [R] by receiver, only this rank touches it */
+    uint64_t words; /**< u64 [R] by sender */
+    uint64_t sent;  /**< u64 [R] by receiver, only this rank touches it */
     uint32_t signal_first;
     uint32_t reserved;
 } ist_wire_channel;
@@ -146,12 +154,19 @@ IST_DEVICE_FN uint64_t ist_wire_now(ist_coop *coop, ist_wire_scratch *head)
     return head->now;
 }
 
+/** Numbers a kernel that waits: the position of its first wait. Collective. */
+IST_DEVICE_FN uint64_t ist_wire_enter(ist_coop *coop, const ist_wire *wire)
+{
+    uint64_t *launches = (uint64_t *)ist_window_local(coop, wire->service, 0, wire->launches);
+    uint64_t before = ist_coop_fetch_add(coop, launches, 1, IST_RELAXED, IST_SCOPE_DEVICE);
+    return (before + 1u) << IST_WIRE_STEP_BITS;
+}
+
 /** Which ranks are active, one byte each, in scratch: one answer for all lanes. Collective. */
 IST_DEVICE_FN void ist_wire_active(ist_coop *coop, const ist_dev_comm *dev, uint8_t *active)
 {
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, peer, dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
         active[peer] = (uint8_t)ist_mask_active(coop, dev, peer);
     }
     ist_coop_sync(coop);
@@ -206,13 +221,11 @@ IST_DEVICE_FN void ist_wire_raise_gin(ist_coop *coop, const ist_dev_comm *dev,
 
 /** Raises the flags of all ranks marked in `active` (scratch). Collective. */
 IST_DEVICE_FN void ist_wire_raise_all(ist_coop *coop, const ist_dev_comm *dev,
-                                      ist_wire_channel channel, uint64_t tag,
-                                      const uint8_t *active)
+                                      ist_wire_channel channel, uint64_t tag, const uint8_t *active)
 {
     uint32_t first = dev->rank - dev->lsa_rank;
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, dev->lsa_size)
-    {
+    IST_EACH_LANE (coop, i, dev->lsa_size) {
         if (active[first + i]) {
             ist_wire_raise_lsa(coop, dev, channel, tag, first + i);
         }
@@ -231,8 +244,7 @@ IST_DEVICE_FN void ist_wire_reset_signals(ist_coop *coop, const ist_dev_comm *de
     if (dev->context_count == 0) {
         return;
     }
-    IST_EACH_LANE(coop, i, channels * dev->rank_count)
-    {
+    IST_EACH_LANE (coop, i, channels * dev->rank_count) {
         uint32_t peer = i % dev->rank_count;
         if (!ist_dev_is_lsa(dev, peer)) {
             ist_gin_signal_reset(coop, dev, peer % dev->context_count, signal_first + i);
@@ -272,46 +284,9 @@ IST_DEVICE_FN void ist_wire_notify(ist_coop *coop, const ist_wire *wire, const u
 {
     uint64_t generation = ist_wire_generation(coop, wire->dev);
     uint64_t value = generation << IST_WIRE_EPOCH_BITS | (wire->dev->rank + 1u);
-    ist_wire_tell(coop, wire->dev, wire->notices, value, to);
+    ist_wire_tell(coop, wire->service, wire->notices, value, to);
     ist_fence(coop, IST_ACQ_REL, IST_SCOPE_SYSTEM);
     ist_coop_sync(coop);
-}
-
-/**
- * Whether some peer has given this rank up in the mask's generation; notes it in the mask. What the
- * caller read before may be newer than it should be only if this says so. Collective.
- */
-IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire)
-{
-    const ist_dev_comm *dev = wire->dev;
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
-    uint64_t *words = (uint64_t *)ist_coop_scratch(coop, IST_WIRE_SCRATCH_COPY, IST_WIRE_PIECE * 8u);
-    ist_fence(coop, IST_ACQUIRE, IST_SCOPE_SYSTEM);
-    ist_coop_sync(coop);
-    if (ist_coop_elect(coop)) {
-        head->now = ist_wire_generation(coop, dev);
-        head->noticed = (uint32_t)ist_wire_evicted(coop, dev);
-    }
-    ist_coop_sync(coop);
-    for (uint32_t first = 0; first < dev->rank_count; first += IST_WIRE_PIECE) {
-        uint32_t left = dev->rank_count - first;
-        uint32_t count = left < IST_WIRE_PIECE ? left : IST_WIRE_PIECE;
-        ist_row_copy(coop, words, ist_wire_word(coop, dev, wire->notices, first), count * 8u);
-        ist_coop_sync(coop);
-        IST_EACH_LANE(coop, i, count)
-        {
-            if (words[i] >> IST_WIRE_EPOCH_BITS == head->now) {
-                head->noticed = first + i + 1u;
-            }
-        }
-        ist_coop_sync(coop);
-    }
-    uint32_t noticed = head->noticed;
-    ist_coop_sync(coop);
-    if (noticed != 0 && dev->mask != NULL && ist_coop_elect(coop)) {
-        ist_store_u64(coop, &dev->mask->evicted, noticed, IST_RELEASE, IST_SCOPE_SYSTEM);
-    }
-    return noticed != 0;
 }
 
 /** Drops one peer from the mask, or fails the communicator, with the reason. Lane. */
@@ -333,6 +308,49 @@ IST_DEVICE_FN void ist_wire_drop(ist_coop *coop, const ist_dev_comm *dev, int32_
     }
 }
 
+/**
+ * Whether some peer has given this rank up in the mask's generation, or in a later one, which the
+ * peers then entered without it; notes it in the mask. What the caller read before may be newer than
+ * it should be only if this says so. Collective.
+ */
+IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire)
+{
+    const ist_dev_comm *dev = wire->dev;
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
+    uint64_t *words =
+        (uint64_t *)ist_coop_scratch(coop, IST_WIRE_SCRATCH_COPY, IST_WIRE_PIECE * 8u);
+    ist_fence(coop, IST_ACQUIRE, IST_SCOPE_SYSTEM);
+    ist_coop_sync(coop);
+    if (ist_coop_elect(coop)) {
+        head->now = ist_wire_generation(coop, dev);
+        head->noticed = (uint32_t)ist_wire_evicted(coop, dev);
+    }
+    ist_coop_sync(coop);
+    for (uint32_t first = 0; first < dev->rank_count; first += IST_WIRE_PIECE) {
+        uint32_t left = dev->rank_count - first;
+        uint32_t count = left < IST_WIRE_PIECE ? left : IST_WIRE_PIECE;
+        ist_row_copy(coop, words, ist_wire_word(coop, wire->service, wire->notices, first),
+                     count * 8u);
+        ist_coop_sync(coop);
+        IST_EACH_LANE (coop, i, count) {
+            if (words[i] >> IST_WIRE_EPOCH_BITS >= head->now) {
+                head->noticed = first + i + 1u;
+            }
+        }
+        ist_coop_sync(coop);
+    }
+    uint32_t noticed = head->noticed;
+    ist_coop_sync(coop);
+    if (noticed != 0 && ist_coop_elect(coop)) {
+        if (ist_wire_tolerant(dev)) {
+            ist_store_u64(coop, &dev->mask->evicted, noticed, IST_RELEASE, IST_SCOPE_SYSTEM);
+        } else { /* the peer's communicator has failed, and so has this one */
+            ist_wire_drop(coop, dev, IST_ERR_TIMEOUT, noticed - 1u, IST_DEV_OP_NONE, 0, 0, 0);
+        }
+    }
+    return noticed != 0;
+}
+
 /** Value that a peer's flag has now, for reports. Lane. */
 IST_DEVICE_FN uint64_t ist_wire_flag(ist_coop *coop, const ist_dev_comm *dev,
                                      ist_wire_channel channel, uint32_t peer)
@@ -349,9 +367,9 @@ IST_DEVICE_FN uint64_t ist_wire_flag(ist_coop *coop, const ist_dev_comm *dev,
 IST_DEVICE_FN int ist_wire_beat_moved(ist_coop *coop, const ist_wire *wire, uint64_t position,
                                       uint32_t peer, uint32_t slice)
 {
-    uint64_t beat = ist_load_u64(coop, ist_wire_word(coop, wire->dev, wire->beats, peer),
+    uint64_t beat = ist_load_u64(coop, ist_wire_word(coop, wire->service, wire->beats, peer),
                                  IST_RELAXED, IST_SCOPE_SYSTEM);
-    uint64_t *seen = ist_wire_word(coop, wire->dev, wire->seen, peer);
+    uint64_t *seen = ist_wire_word(coop, wire->service, wire->seen, peer);
     uint64_t before = ist_load_u64(coop, seen, IST_RELAXED, IST_SCOPE_DEVICE);
     ist_store_u64(coop, seen, beat, IST_RELAXED, IST_SCOPE_DEVICE);
     return slice > 1 && beat != before && beat >> IST_WIRE_BEAT_BITS < position;
@@ -370,11 +388,12 @@ IST_DEVICE_FN void ist_wire_count_silence(ist_coop *coop, const ist_wire *wire,
         head->lost = 0;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, peer, wire->dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, wire->dev->rank_count) {
         uint8_t result = results[peer];
-        uint8_t before = slice == 1 ? 0 : silent[peer];
-        if (result == IST_WAIT_ERROR) {
+        uint32_t before = slice == 1 ? 0 : silent[peer];
+        if (result == IST_WAIT_ERROR ||
+            (result == IST_WAIT_TIMEOUT &&
+             (before >= IST_WIRE_SLICES || slice >= IST_WIRE_SLICES_MAX))) {
             silent[peer] = IST_WIRE_SLICES;
         } else if (result == IST_WAIT_TIMEOUT) {
             int moved = ist_wire_beat_moved(coop, wire, want->position, peer, slice);
@@ -401,8 +420,7 @@ IST_DEVICE_FN void ist_wire_give_up(ist_coop *coop, const ist_wire *wire, const 
     ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
     uint8_t *silent = ist_wire_silent(head);
     uint8_t *marks = ist_wire_marks(head, dev);
-    IST_EACH_LANE(coop, peer, dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
         marks[peer] = silent[peer] >= IST_WIRE_SLICES;
     }
     ist_coop_sync(coop);
@@ -425,7 +443,7 @@ IST_DEVICE_FN void ist_wire_beat(ist_coop *coop, const ist_wire *wire, uint64_t 
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, wire->dev), wire->dev);
     uint64_t count = slice & ((UINT32_C(1) << IST_WIRE_BEAT_BITS) - 1u);
     ist_wire_active(coop, wire->dev, marks);
-    ist_wire_tell(coop, wire->dev, wire->beats, position << IST_WIRE_BEAT_BITS | count, marks);
+    ist_wire_tell(coop, wire->service, wire->beats, position << IST_WIRE_BEAT_BITS | count, marks);
     ist_coop_sync(coop);
 }
 

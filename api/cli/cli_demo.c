@@ -21,7 +21,7 @@ const char *const cli_demo_arguments[] = {
     "--iterations", "5",
     "--deadline",   "2ms",
     "--readmit",    "4",
-    "--fault",      "kill:rank=5:at_point=ep.dispatch.sent:nth=2",
-    "--fault",      "stall:rank=11:at_point=ep.dispatch.sent:nth=4:duration_ns=3000000",
+    "--fault",      "kill:rank=5:at_point=ep.dispatch.sent:nth=6",
+    "--fault",      "stall:rank=11:at_point=ep.dispatch.sent:nth=13:duration_ns=4000000",
 };
 const uint32_t cli_demo_argument_count = sizeof cli_demo_arguments / sizeof *cli_demo_arguments;

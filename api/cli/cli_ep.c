@@ -69,6 +69,17 @@ static uint32_t reference_rank(const cli_run *run)
     return best;
 }
 
+/* A rank that the plan killed is no failure of its process. */
+static bool failed_here(const cli_run *run, const ist_world_result *result)
+{
+    for (uint32_t r = 0; r < run->rank_count; ++r) {
+        if (run->reports[r].state == CLI_STATE_FAILED) {
+            return true;
+        }
+    }
+    return result->status != IST_OK && result->status != IST_ERR_KILLED;
+}
+
 static bool prints(const cli_run *run, uint32_t reference, const ist_world_result *result)
 {
     if (run->local_count == run->rank_count) {
@@ -82,7 +93,7 @@ static bool prints(const cli_run *run, uint32_t reference, const ist_world_resul
         }
         return root == reference;
     }
-    return first_process() && result->status != IST_OK;
+    return first_process() && failed_here(run, result);
 }
 
 /* ------------------------------------------------------------------------------------ the run */
@@ -203,7 +214,7 @@ static int conclude(const char *command, const cli_run *run, const ist_world_res
     const cli_options *options = run->options;
     uint32_t reference = reference_rank(run);
     if (!prints(run, reference, result)) {
-        return result->status == IST_OK ? CLI_OK : CLI_FAILED;
+        return failed_here(run, result) ? CLI_FAILED : CLI_OK;
     }
     cli_outcome outcome = {.wall_s = wall_s, .rss_bytes = peak_rss_bytes()};
     const uint64_t *mask = reference < run->rank_count ? mask_of(run, reference) : NULL;

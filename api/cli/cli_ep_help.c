@@ -64,4 +64,5 @@ const char cli_ep_help[] =
     "  isthmus ep --demo\n"
     "  isthmus ep --backend sim --ranks 16 --nodes 2 --layout rm --routing zipf:1.5\n"
     "  isthmus ep --backend sim --ranks 4 --fault kill:rank=2:at_op=150 --deadline 1ms --json\n"
-    "  mpirun -n 16 isthmus ep --backend sim --nodes 2\n";
+    "  mpirun -n 16 isthmus ep --backend sim --nodes 2\n"
+    "  mpirun --enable-recovery -n 4 isthmus ep --backend sim --fault kill:rank=2:at_op=150\n";

@@ -12,9 +12,10 @@
 #include <string.h>
 
 #define SHORT_BYTES_MAX 512u
-/* Operations that a rank is expected to make in set-up and one step; random triggers fall below. */
-#define SETUP_OPS 100u
-#define STEP_OPS 150u
+/* Random faults strike behind the set-up, which no rank survives to lose, and within the steps. */
+#define SETUP_OPS 60u
+#define SETUP_NS UINT64_C(600000)
+#define STEP_OPS 250u
 #define RANDOM_STALL_NS UINT64_C(5000000)
 
 static json_t *short_value(const char *key, char *value)
@@ -86,6 +87,20 @@ ist_status cli_faults_add(ist_fault_plan *plan, const char *text)
     return *text == '{' ? ist_fault_plan_parse(plan, text) : ist_fault_plan_load(plan, text);
 }
 
+/* Appends a drawn fault, moved behind the set-up. */
+static ist_status add_moved(ist_fault_plan *plan, const ist_fault_plan *drawn, uint32_t index)
+{
+    ist_fault fault = {.size = sizeof fault};
+    IST_RETURN_IF_ERROR(ist_fault_plan_get(drawn, index, &fault));
+    if (fault.trigger == IST_FAULT_AT_OP) {
+        fault.at_op += SETUP_OPS;
+    }
+    if (fault.trigger == IST_FAULT_AT_TIME) {
+        fault.at_ns += SETUP_NS;
+    }
+    return ist_fault_plan_add(plan, &fault);
+}
+
 ist_status cli_faults_add_random(ist_fault_plan *plan, uint64_t seed, uint32_t rank_count,
                                  uint32_t iterations)
 {
@@ -96,10 +111,17 @@ ist_status cli_faults_add_random(ist_fault_plan *plan, uint64_t seed, uint32_t r
         .stall_count_max = rank_count > 2 ? 1 : 0,
         .transfer_count_max = 4,
         .link_count_max = 1,
-        .horizon_ops = SETUP_OPS + (uint64_t)STEP_OPS * iterations,
+        .horizon_ops = (uint64_t)STEP_OPS * iterations,
         .stall_ns_max = RANDOM_STALL_NS,
     };
-    return ist_fault_plan_random(plan, seed, &budget);
+    ist_fault_plan *drawn;
+    IST_RETURN_IF_ERROR(ist_fault_plan_open(&drawn));
+    ist_status status = ist_fault_plan_random(drawn, seed, &budget);
+    for (uint32_t i = 0; status == IST_OK && i < ist_fault_plan_count(drawn); ++i) {
+        status = add_moved(plan, drawn, i);
+    }
+    ist_fault_plan_close(drawn);
+    return status;
 }
 
 char *cli_faults_text(const ist_fault_plan *plan)

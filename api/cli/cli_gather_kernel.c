@@ -21,6 +21,9 @@ IST_DEVICE_FN void gather_send(ist_coop *coop, const cli_gather_args *args)
     void *there = ist_window_peer(coop, dev, args->window, row, args->root);
     uint64_t *word = ist_window_peer(coop, dev, args->window,
                                      args->words + dev->rank * sizeof(uint64_t), args->root);
+    if (there == NULL || word == NULL) {
+        return; /* the root has left */
+    }
     ist_row_copy(coop, there, ist_window_local(coop, dev, args->window, 0), args->bytes);
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {

@@ -102,7 +102,8 @@ void cli_outcome_sum(const cli_options *options, const ist_world_result *result,
     } else {
         add_failed(reports, rank_count, outcome);
     }
-    if (silent_count > result->lost_count) {
+    /* Faults may strike the reports themselves. */
+    if (silent_count > result->lost_count && ist_fault_plan_count(options->plan) == 0) {
         fail(outcome, "a rank that lives has not reported");
     }
     if (outcome->lost_count == rank_count) {

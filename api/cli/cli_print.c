@@ -10,11 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A step as the survivors saw it. */
+/* A step as the ranks saw it that reached the end. */
 typedef struct step_view {
-    uint32_t reporting;  /* ranks that took part in it */
+    uint32_t told;       /* ranks that took part in it */
     uint32_t incomplete; /* of them, with contributions missing */
-    uint32_t evicted;    /* learned that the peers went on without them */
+    uint32_t surprised;  /* of those, by a rank that was counted on */
+    uint32_t evicted;    /* learned that the others went on without them */
     uint32_t lost_max;
     uint32_t active;
     uint32_t readmitted;
@@ -31,27 +32,29 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static bool was_evicted(const cli_step_report *step)
+{
+    return step->dispatch_status == IST_ERR_EVICTED || step->combine_status == IST_ERR_EVICTED ||
+           step->agree_status == (uint32_t)-IST_ERR_EVICTED;
+}
+
 static void view_add(step_view *view, const cli_step_report *step)
 {
-    bool evicted = step->dispatch_status == IST_ERR_EVICTED ||
-                   step->combine_status == IST_ERR_EVICTED ||
-                   step->agree_status == (uint32_t)-IST_ERR_EVICTED;
     bool incomplete =
         step->dispatch_status == IST_INCOMPLETE || step->combine_status == IST_INCOMPLETE;
     view->rows += step->rows;
     view->wrong += step->wrong_rows;
     view->active = (uint32_t)larger(view->active, step->active_count);
     view->generation = larger(view->generation, step->generation);
-    if (step->readmit_status != UINT32_MAX) {
-        ++view->readmitted;
-    }
-    if (evicted) {
+    view->readmitted += step->readmit_status != UINT32_MAX ? 1 : 0;
+    if (was_evicted(step)) {
         ++view->evicted;
         return;
     }
-    ++view->reporting;
+    ++view->told;
     view->incomplete += incomplete ? 1 : 0;
-    view->lost_max = (uint32_t)larger(view->lost_max, step->lost_count);
+    view->surprised += incomplete && step->lost_now != 0 ? 1 : 0;
+    view->lost_max = (uint32_t)larger(view->lost_max, step->lost_now);
     view->dispatch_ns = larger(view->dispatch_ns, step->dispatch_ns);
     view->combine_ns = larger(view->combine_ns, step->combine_ns);
     view->agree_ns = larger(view->agree_ns, step->agree_ns);
@@ -62,32 +65,44 @@ static void print_us(uint64_t ns)
     printf(" %9" PRIu64 ".%" PRIu64, ns / 1000, ns % 1000 / 100);
 }
 
-static void print_step(uint32_t number, const step_view *view, uint32_t rank_count)
+/* What happened to ranks in a step, one line each. */
+static void print_notes(const step_view *view)
 {
-    const char *how = view->incomplete != 0 ? "incomplete" : "complete";
-    printf("%4u  %-10s %5u/%-5u", number, how, view->reporting, rank_count);
+    if (view->surprised != 0) {
+        printf("      %u rank%s gave nothing: the outputs of the other %u are marked incomplete\n",
+               view->lost_max, view->lost_max == 1 ? "" : "s", view->surprised);
+    } else if (view->incomplete != 0) {
+        printf("      outputs hold all that the survivors gave, and are marked as such\n");
+    }
+    if (view->evicted != 0) {
+        printf("      late: %u rank%s came after the others had gone on, and stopped\n",
+               view->evicted, view->evicted == 1 ? "" : "s");
+    }
+    if (view->readmitted != 0) {
+        printf("      re-admission: %u ranks go on together\n", view->active);
+    }
+}
+
+static void print_step(uint32_t number, const step_view *view)
+{
+    const char *how = view->surprised != 0    ? "incomplete"
+                      : view->incomplete != 0 ? "survivors'"
+                                              : "complete";
+    printf("%4u  %-10s  %5u", number, how, view->told);
     print_us(view->dispatch_ns);
     print_us(view->combine_ns);
     print_us(view->agree_ns);
-    printf(" %10" PRIu64 " %6" PRIu64 " %5" PRIu64 "\n", view->rows, view->wrong, view->generation);
-    if (view->incomplete != 0) {
-        printf("      outputs of %u ranks are marked: up to %u ranks gave nothing\n",
-               view->incomplete, view->lost_max);
-    }
-    if (view->evicted != 0) {
-        printf("      %u late: the others went on without it, and it was told so\n", view->evicted);
-    }
-    if (view->readmitted != 0) {
-        printf("      re-admission: %u ranks active\n", view->active);
-    }
+    printf(" %10" PRIu64 " %6" PRIu64 " %11" PRIu64 "\n", view->rows, view->wrong,
+           view->generation);
+    print_notes(view);
 }
 
 static void print_steps(const cli_options *options, const cli_outcome *outcome,
                         const cli_report *reports, const uint64_t *mask_words)
 {
     uint32_t shown = options->iterations < CLI_STEPS_KEPT ? options->iterations : CLI_STEPS_KEPT;
-    printf("\nstep  outputs      ranks    dispatch us  combine us    agree us       rows  wrong"
-           "  mask\n");
+    printf("\nstep  outputs     ranks dispatch us  combine us    agree us       rows  wrong"
+           "  generation\n");
     for (uint32_t number = 1; number <= shown; ++number) {
         step_view view = {0};
         for (uint32_t r = 0; r < outcome->rank_count; ++r) {
@@ -97,7 +112,7 @@ static void print_steps(const cli_options *options, const cli_outcome *outcome,
                 view_add(&view, &reports[r].steps[number - 1]);
             }
         }
-        print_step(number, &view, outcome->rank_count);
+        print_step(number, &view);
     }
     if (shown < options->iterations) {
         printf("      ... %u more steps\n", options->iterations - shown);

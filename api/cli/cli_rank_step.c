@@ -61,6 +61,16 @@ static ist_status finish(cli_rank *rank, ist_ep_op op, ist_completion *record, b
     return IST_OK;
 }
 
+/* Ranks that the record names and that were still counted on when the step began. */
+static uint32_t lost_now(const cli_rank *rank)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < rank->rank_count; ++r) {
+        count += ist_mask_test(rank->scratch.lost, r) && ist_mask_test(rank->scratch.start, r);
+    }
+    return count;
+}
+
 static ist_status run_dispatch(cli_rank *rank, const cli_check *check, cli_step_report *note,
                                bool *evicted)
 {
@@ -71,6 +81,7 @@ static ist_status run_dispatch(cli_rank *rank, const cli_check *check, cli_step_
     cli_check ended = {check->step, check->full, &record};
     note->dispatch_ns = ist_world_clock_ns(rank->world) - begin;
     note->dispatch_status = record.status;
+    note->lost_now = lost_now(rank);
     note->lost_count = record.lost_count;
     show(rank, check->step, "dispatched");
     return *evicted ? IST_OK : cli_check_dispatch(rank, &ended);
@@ -86,6 +97,7 @@ static ist_status run_combine(cli_rank *rank, const cli_check *check, cli_step_r
     cli_check ended = {check->step, check->full, &record};
     note->combine_ns = ist_world_clock_ns(rank->world) - begin;
     note->combine_status = record.status;
+    note->lost_now = lost_now(rank);
     note->lost_count = record.lost_count;
     show(rank, check->step, "combined");
     return *evicted ? IST_OK : cli_check_combine(rank, &ended);

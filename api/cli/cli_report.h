@@ -30,7 +30,9 @@ typedef struct cli_step_report {
     uint32_t active_count;   /* in the mask after the step */
     uint32_t agree_status;   /* negated ist_status */
     uint32_t readmit_status; /* negated ist_status; UINT32_MAX: not asked for */
-    uint64_t rows;           /* checked */
+    uint32_t lost_now;       /* of the lost ones, those that were active when the step began */
+    uint32_t reserved;
+    uint64_t rows; /* checked */
     uint64_t wrong_rows;
     uint64_t dispatch_ns;
     uint64_t combine_ns;

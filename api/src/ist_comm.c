@@ -16,7 +16,9 @@ ist_status ist_comm_refuse_aborted(const ist_comm *comm, const char *operation)
 
 ist_status ist_comm_abort(ist_comm *comm)
 {
-    IST_RETURN_IF_ERROR(ist_check_comm_open(comm, "comm", "comm.abort"));
+    if (!ist_object_is(comm, IST_KIND_COMM)) { /* any thread may abort */
+        return ist_object_refuse(comm, IST_KIND_COMM, "comm", "comm.abort");
+    }
     ist_world *world = comm->object.world;
     const uint64_t raised = 1;
     atomic_store(&comm->aborted, 1);

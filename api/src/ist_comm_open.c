@@ -83,6 +83,7 @@ static void resolve(const ist_world *world, const ist_comm_desc *desc, ist_comm 
         opening->rank = desc->rank;
     } else {
         ist_unique_id_of_world(world->comm_open_count, &opening->id);
+        opening->of_world = true;
         opening->rank = world->rank;
     }
     opening->rank_count = desc->rank_count != 0 ? desc->rank_count : world->rank_count;
@@ -255,6 +256,9 @@ ist_status ist_comm_open_resolved(ist_world *world, ist_comm *opening, const cha
         ist_free(opening);
         return status;
     }
+    /* Counted when all ranks have joined, which all of them see alike: whatever fails from here on
+       may fail on some ranks only, and they must still meet under one id the next time. */
+    world->comm_open_count += opening->of_world ? 1u : 0u;
     status = meet_first(opening, operation);
     if (status == IST_OK) {
         status = open_service(opening, operation);
@@ -286,12 +290,7 @@ ist_status ist_comm_open(ist_world *world, const ist_comm_desc *desc, ist_comm *
         return ist_fail_memory(world, "a communicator", OPERATION);
     }
     resolve(world, &checked, opening);
-    IST_RETURN_IF_ERROR(ist_comm_open_resolved(world, opening, OPERATION, comm));
-    /* Counted only now, so that ranks that failed alike will meet under the same id next time. */
-    if (checked.id == NULL) {
-        ++world->comm_open_count;
-    }
-    return IST_OK;
+    return ist_comm_open_resolved(world, opening, OPERATION, comm);
 }
 
 ist_status ist_comm_close(ist_comm *comm)

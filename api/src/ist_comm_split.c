@@ -14,6 +14,7 @@ typedef struct row {
     uint64_t call; /* distinguishes this exchange from others; never 0 */
     int32_t color;
     int32_t key;
+    uint64_t split_count; /* of this rank; the largest is the new communicator's */
 } row;
 
 #define ROW_CALL UINT64_C(0x73706c6974)
@@ -103,7 +104,11 @@ static ist_status exchange(split_plan *plan, row mine)
 
 static ist_status gather(split_plan *plan, ist_status local)
 {
-    row mine = {.status = local, .call = ROW_CALL, .color = plan->color, .key = plan->key};
+    row mine = {.status = local,
+                .call = ROW_CALL,
+                .color = plan->color,
+                .key = plan->key,
+                .split_count = plan->parent->split_count};
     IST_RETURN_IF_ERROR(exchange(plan, mine));
     if (!any_lost(plan)) {
         return IST_OK;
@@ -124,6 +129,19 @@ static bool before(const split_plan *plan, uint32_t a, uint32_t b)
     const row *x = &plan->rows[a];
     const row *y = &plan->rows[b];
     return x->key != y->key ? x->key < y->key : a < b;
+}
+
+/* A rank whose exchange failed, after it had told its peers that all is well, has not counted. */
+static void count_split(const split_plan *plan)
+{
+    ist_comm *parent = plan->parent;
+    for (uint32_t rank = 0; rank < parent->rank_count; ++rank) {
+        uint64_t count = plan->rows[rank].split_count;
+        if (came(plan, rank) && count > parent->split_count) {
+            parent->split_count = count;
+        }
+    }
+    ++parent->split_count;
 }
 
 static void resolve(const split_plan *plan, ist_comm *opening)
@@ -154,8 +172,8 @@ static ist_status split_planned(split_plan *plan, ist_status local, ist_comm **s
         ist_free(opening);
         return status;
     }
+    count_split(plan);
     resolve(plan, opening);
-    ++plan->parent->split_count;
     if (plan->color < 0) {
         ist_free(opening);
         *split = NULL;

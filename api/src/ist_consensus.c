@@ -124,7 +124,13 @@ static void add_participant(gathering *all, uint32_t rank, const row *from)
 static ist_status gather_rows(ist_comm *comm, const row *mine, row *rows, uint64_t *lost_words,
                               gathering *all)
 {
-    IST_RETURN_IF_ERROR(ist_comm_exchange(comm, mine, sizeof(*mine), rows, lost_words));
+    ist_world *world = comm->object.world;
+    uint64_t deadline_ns = 0;
+    if (__builtin_mul_overflow(comm->deadline_ns, IST_MASK_PATIENCE, &deadline_ns)) {
+        deadline_ns = UINT64_MAX;
+    }
+    IST_RETURN_IF_ERROR(world->ops.comm_exchange(world->self, comm->object.number, mine,
+                                                 sizeof(*mine), rows, deadline_ns, lost_words));
     for (uint32_t rank = 0; rank < comm->rank_count; ++rank) {
         const row *from = &rows[rank];
         if (!ist_mask_test(lost_words, rank) && from->call == ROW_CALL && from->status >= 0) {

@@ -21,10 +21,9 @@
 static ist_status refuse_range(const ist_comm *comm, const char *field, uint64_t least,
                                uint64_t most, uint64_t value, const char *operation)
 {
-    return ist_fail_value(comm->object.world, IST_ERR_RANGE, field, operation,
-                          value < least ? least : most, value,
-                          "%s is %" PRIu64 ", %" PRIu64 " to %" PRIu64 " is required", field, value,
-                          least, most);
+    return ist_fail_value(
+        comm->object.world, IST_ERR_RANGE, field, operation, value < least ? least : most, value,
+        "%s is %" PRIu64 ", %" PRIu64 " to %" PRIu64 " is required", field, value, least, most);
 }
 
 static ist_status check_range(const ist_comm *comm, const char *field, uint64_t least,
@@ -64,10 +63,9 @@ static ist_status check_choices(const ist_comm *comm, const ist_ep_group_desc *d
                                      (uint64_t)desc->algorithm, operation));
     IST_RETURN_IF_ERROR(check_choice(comm, "desc.zero_copy", IST_EP_ZERO_COPY_ON,
                                      (uint64_t)desc->zero_copy, operation));
-    IST_RETURN_IF_ERROR(check_choice(comm, "desc.check", IST_EP_CHECK_ASYNC,
-                                     (uint64_t)desc->check, operation));
     IST_RETURN_IF_ERROR(
-        check_choice(comm, "desc.enable_mask", 1, desc->enable_mask, operation));
+        check_choice(comm, "desc.check", IST_EP_CHECK_ASYNC, (uint64_t)desc->check, operation));
+    IST_RETURN_IF_ERROR(check_choice(comm, "desc.enable_mask", 1, desc->enable_mask, operation));
     if (desc->enable_mask != 0 && comm->fault_tolerant == 0) {
         return ist_fail(comm->object.world, IST_ERR_ARGUMENT, "desc.enable_mask", operation,
                         "desc.enable_mask is 1, but comm was not opened as fault tolerant");
@@ -94,8 +92,7 @@ static ist_status check_numbers(const ist_comm *comm, const ist_ep_group_desc *d
         IST_RETURN_IF_ERROR(check_range(comm, rules[i].field, rules[i].least, rules[i].most,
                                         rules[i].value, operation));
     }
-    return ist_check_deadline(comm->object.world, desc->deadline_ns, "desc.deadline_ns",
-                              operation);
+    return ist_check_deadline(comm->object.world, desc->deadline_ns, "desc.deadline_ns", operation);
 }
 
 static ist_status check_comm_fits(const ist_comm *comm, const char *operation)
@@ -149,10 +146,9 @@ static ist_status check_buffer(const ist_comm *comm, const ist_ep_plan_host *pla
     if (most == 0 || plan->at.bytes <= most) {
         return IST_OK;
     }
-    return ist_fail_value(comm->object.world, IST_ERR_RANGE, "desc.buffer_bytes", operation,
-                          plan->at.bytes, most,
-                          "desc.buffer_bytes is %" PRIu64 ", %" PRIu64 " bytes are needed", most,
-                          plan->at.bytes);
+    return ist_fail_value(
+        comm->object.world, IST_ERR_RANGE, "desc.buffer_bytes", operation, plan->at.bytes, most,
+        "desc.buffer_bytes is %" PRIu64 ", %" PRIu64 " bytes are needed", most, plan->at.bytes);
 }
 
 static ist_status read_desc(ist_comm *comm, const ist_ep_group_desc *desc, const char *operation,
@@ -160,8 +156,8 @@ static ist_status read_desc(ist_comm *comm, const ist_ep_group_desc *desc, const
 {
     const ist_world *world = comm->object.world;
     IST_RETURN_IF_ERROR(ist_check_pointer(world, desc, "desc", operation));
-    IST_RETURN_IF_ERROR(ist_desc_read(world, desc, DESC_BYTES_FIRST, checked, sizeof(*checked),
-                                      "desc", operation));
+    IST_RETURN_IF_ERROR(
+        ist_desc_read(world, desc, DESC_BYTES_FIRST, checked, sizeof(*checked), "desc", operation));
     return ist_check_reserved(world, checked->reserved, sizeof(checked->reserved), "desc.reserved",
                               operation);
 }
@@ -177,8 +173,7 @@ ist_status ist_ep_resolve(ist_comm *comm, const ist_ep_group_desc *desc, const c
     IST_RETURN_IF_ERROR(check_comm_fits(comm, operation));
     fill_geometry(comm, &plan->desc, caps->sm_count, &plan->geometry);
     plan->at = ist_ep_layout_of(&plan->geometry);
-    plan->deadline_ns =
-        plan->desc.deadline_ns != 0 ? plan->desc.deadline_ns : comm->deadline_ns;
+    plan->deadline_ns = plan->desc.deadline_ns != 0 ? plan->desc.deadline_ns : comm->deadline_ns;
     plan->context_count = 0;
     if (comm->lsa_size != comm->rank_count) {
         plan->context_count =
@@ -200,8 +195,7 @@ static ist_status prepare(ist_comm *comm, const ist_ep_group_desc *desc, ist_ep_
     IST_RETURN_IF_ERROR(ist_check_pointer(comm->object.world, group, "group", OPEN));
     IST_RETURN_IF_ERROR(ist_ep_resolve(comm, desc, OPEN, plan));
     *opening = ist_alloc(1, sizeof(**opening));
-    return *opening != NULL ? IST_OK
-                            : ist_fail_memory(comm->object.world, "a group", OPEN);
+    return *opening != NULL ? IST_OK : ist_fail_memory(comm->object.world, "a group", OPEN);
 }
 
 /* Field by field, whatever the communicator checks: groups that differ cannot work. */
@@ -236,9 +230,8 @@ static ist_status open_window(ist_comm *comm, const ist_ep_plan_host *plan,
     ist_devcomm_desc desc = {0};
     desc.resource_bytes = plan->at.bytes;
     desc.context_count = plan->context_count;
-    desc.signal_count = plan->context_count != 0
-                            ? ist_ep_channel_count(&plan->geometry) * comm->rank_count
-                            : 0;
+    desc.signal_count =
+        plan->context_count != 0 ? ist_ep_channel_count(&plan->geometry) * comm->rank_count : 0;
     return ist_devcomm_open_all(comm, IST_OK, &desc, OPEN, dev);
 }
 
@@ -306,8 +299,7 @@ ist_status ist_ep_group_query(ist_ep_group *group, ist_ep_group_info *info)
     uint32_t rank = group->comm->rank;
     ist_ep_group_info full = {0};
     full.expert_count = group->geometry.expert_count;
-    full.expert_first =
-        ist_ep_expert_first(full.expert_count, group->geometry.rank_count, rank);
+    full.expert_first = ist_ep_expert_first(full.expert_count, group->geometry.rank_count, rank);
     full.expert_local_count = ist_ep_local_of(group, rank);
     full.tokens_per_rank_max = group->geometry.tokens_max;
     full.topk_max = group->geometry.topk_max;
@@ -324,8 +316,7 @@ ist_status ist_ep_group_query(ist_ep_group *group, ist_ep_group_info *info)
 ist_status ist_ep_group_bytes(ist_comm *comm, const ist_ep_group_desc *desc, uint64_t *bytes)
 {
     IST_RETURN_IF_ERROR(ist_check_comm(comm, "comm", "ep.group_bytes"));
-    IST_RETURN_IF_ERROR(
-        ist_check_pointer(comm->object.world, bytes, "bytes", "ep.group_bytes"));
+    IST_RETURN_IF_ERROR(ist_check_pointer(comm->object.world, bytes, "bytes", "ep.group_bytes"));
     ist_ep_plan_host plan;
     memset(&plan, 0, sizeof(plan));
     IST_RETURN_IF_ERROR(ist_ep_resolve(comm, desc, "ep.group_bytes", &plan));

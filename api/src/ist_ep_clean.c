@@ -21,12 +21,12 @@ static ist_status check_clean(ist_ep_group *group, const ist_stream *stream)
     return ist_check_not_capturing(stream, CLEAN);
 }
 
-static ist_status run(const ist_ep_group *group, const ist_stream *stream,
-                      const ist_kernel *kernel)
+static ist_status run(const ist_ep_group *group, const ist_stream *stream, const ist_kernel *kernel)
 {
     ist_world *world = group->object.world;
     ist_ep_clean_args args = {0};
     args.dev = group->dev;
+    args.service = group->comm->service;
     args.geometry = group->geometry;
     args.at = group->at;
     args.deadline_ns = group->deadline_ns;
@@ -45,8 +45,7 @@ static ist_status drop_pending(ist_ep_handle *handle)
 {
     ist_world *world = handle->object.world;
     uint32_t ranks = handle->group->geometry.rank_count;
-    uint8_t *at =
-        handle->report + ist_ep_record_offset(ranks, (uint32_t)handle->pending.op);
+    uint8_t *at = handle->report + ist_ep_record_offset(ranks, (uint32_t)handle->pending.op);
     ist_ep_record_head head;
     IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, at, &head, sizeof(head)));
     head.done = head.started;
@@ -84,8 +83,7 @@ static ist_status judge_mask(const ist_ep_group *group)
         uint32_t left = group->comm->rank_count - 64u * i;
         uint64_t all = left >= 64u ? UINT64_MAX : (UINT64_C(1) << left) - 1u;
         uint64_t word = 0;
-        IST_RETURN_IF_ERROR(
-            world->ops.mem_peek(world->self, &mask->words[i], &word, sizeof(word)));
+        IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, &mask->words[i], &word, sizeof(word)));
         if (word != all) {
             return IST_INCOMPLETE;
         }

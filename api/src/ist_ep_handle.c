@@ -43,8 +43,7 @@ ist_status ist_ep_handle_bytes(ist_ep_group *group, ist_ep_layout layout, uint32
                                uint64_t *bytes)
 {
     IST_RETURN_IF_ERROR(ist_check_ep_group(group, "ep.handle_bytes"));
-    IST_RETURN_IF_ERROR(
-        ist_check_pointer(group->object.world, bytes, "bytes", "ep.handle_bytes"));
+    IST_RETURN_IF_ERROR(ist_check_pointer(group->object.world, bytes, "bytes", "ep.handle_bytes"));
     IST_RETURN_IF_ERROR(check_layout(group, layout, "ep.handle_bytes"));
     IST_RETURN_IF_ERROR(check_topk(group, topk, "ep.handle_bytes"));
     *bytes = ist_ep_handle_map_of(&group->geometry, &group->at, topk).bytes;
@@ -186,17 +185,16 @@ static ist_status check_ids(ist_ep_handle *handle, const ist_tensor *topk_idx,
     const ist_world *world = group->object.world;
     IST_RETURN_IF_ERROR(ist_tensor_check(group->comm, topk_idx, "topk_idx", UPDATE, place));
     if (topk_idx->dtype != IST_I32 && topk_idx->dtype != IST_I64) {
-        return ist_fail_value(world, IST_ERR_ARGUMENT, "topk_idx", UPDATE, IST_I32,
-                              (uint64_t)topk_idx->dtype, "topk_idx.dtype is %s, i32 or i64 is required",
-                              ist_dtype_text(topk_idx->dtype));
+        return ist_fail_value(
+            world, IST_ERR_ARGUMENT, "topk_idx", UPDATE, IST_I32, (uint64_t)topk_idx->dtype,
+            "topk_idx.dtype is %s, i32 or i64 is required", ist_dtype_text(topk_idx->dtype));
     }
     if (topk_idx->dim_count != 2 || topk_idx->dims[1] != handle->topk) {
-        return ist_fail_value(world, IST_ERR_ARGUMENT, "topk_idx", UPDATE, handle->topk,
-                              topk_idx->dims[topk_idx->dim_count - 1u],
-                              "topk_idx has %u dimensions, the last of %" PRIu64
-                              "; [N, %u] is required",
-                              topk_idx->dim_count, topk_idx->dims[topk_idx->dim_count - 1u],
-                              handle->topk);
+        return ist_fail_value(
+            world, IST_ERR_ARGUMENT, "topk_idx", UPDATE, handle->topk,
+            topk_idx->dims[topk_idx->dim_count - 1u],
+            "topk_idx has %u dimensions, the last of %" PRIu64 "; [N, %u] is required",
+            topk_idx->dim_count, topk_idx->dims[topk_idx->dim_count - 1u], handle->topk);
     }
     uint32_t most = group->geometry.tokens_max;
     if (topk_idx->dims[0] > most) {
@@ -243,8 +241,7 @@ static ist_status await_route(ist_ep_handle *handle, const ist_stream *stream)
     ist_ep_route_report report;
     IST_RETURN_IF_ERROR(
         world->ops.stream_sync(world->self, stream->object.number, world->deadline_ns));
-    IST_RETURN_IF_ERROR(
-        world->ops.mem_peek(world->self, handle->report, &report, sizeof(report)));
+    IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, handle->report, &report, sizeof(report)));
     if (report.update != handle->update_count) {
         return ist_fail_value(world, IST_ERR_DEVICE, "handle", UPDATE, handle->update_count,
                               report.update, "the routing ended without a result");
@@ -293,9 +290,8 @@ ist_status ist_ep_handle_update(ist_ep_handle *handle, const ist_tensor *topk_id
 
 /* ---- open and close --------------------------------------------------------------------------- */
 
-ist_status ist_ep_handle_open(ist_ep_group *group, ist_ep_layout layout,
-                              const ist_tensor *topk_idx, ist_stream *stream,
-                              ist_ep_handle **handle)
+ist_status ist_ep_handle_open(ist_ep_group *group, ist_ep_layout layout, const ist_tensor *topk_idx,
+                              ist_stream *stream, ist_ep_handle **handle)
 {
     const char *operation = "ep.handle_open";
     ist_tensor_place place;
@@ -303,14 +299,13 @@ ist_status ist_ep_handle_open(ist_ep_group *group, ist_ep_layout layout,
     IST_RETURN_IF_ERROR(ist_tensor_check(group->comm, topk_idx, "topk_idx", operation, &place));
     if (topk_idx->dim_count != 2) {
         return ist_fail_value(group->object.world, IST_ERR_ARGUMENT, "topk_idx", operation, 2,
-                              topk_idx->dim_count,
-                              "topk_idx has %u dimensions, [N, K] is required",
+                              topk_idx->dim_count, "topk_idx has %u dimensions, [N, K] is required",
                               topk_idx->dim_count);
     }
     IST_RETURN_IF_ERROR(check_init(group, layout, topk_idx->dims[1], handle, operation));
     ist_ep_handle *opened = NULL;
-    IST_RETURN_IF_ERROR(ist_ep_handle_init(group, layout, (uint32_t)topk_idx->dims[1], NULL, 0,
-                                           &opened));
+    IST_RETURN_IF_ERROR(
+        ist_ep_handle_init(group, layout, (uint32_t)topk_idx->dims[1], NULL, 0, &opened));
     ist_status status = ist_ep_handle_update(opened, topk_idx, stream);
     if (status < 0) {
         ist_error why;

@@ -45,14 +45,14 @@ struct ist_ep_handle {
     uint32_t topk;
     uint32_t token_count;
     bool routed;
-    bool dispatched;      /* since the last update */
+    bool dispatched; /* since the last update */
     bool mem_owned;
-    uint8_t *mem;         /* device memory, laid out by `in` */
-    uint8_t *report;      /* host-visible device memory, ist_ep_report_bytes() */
+    uint8_t *mem;    /* device memory, laid out by `in` */
+    uint8_t *report; /* host-visible device memory, ist_ep_report_bytes() */
     ist_ep_handle_map in;
     uint64_t update_count;
     uint64_t issue_count;
-    uint64_t issued[2];   /* last issue number of an operation that was not captured */
+    uint64_t issued[2]; /* last issue number of an operation that was not captured */
     ist_ep_pending pending;
 };
 

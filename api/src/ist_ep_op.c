@@ -133,8 +133,8 @@ static ist_status check_ready(ist_ep_handle *handle, const ist_stream *stream,
                         "a send_only operation of the handle is still to be completed");
     }
     if (group->pending_count >= group->geometry.slot_count) {
-        return ist_fail_value(world, IST_ERR_USAGE, "handle", operation,
-                              group->geometry.slot_count, group->pending_count + 1u,
+        return ist_fail_value(world, IST_ERR_USAGE, "handle", operation, group->geometry.slot_count,
+                              group->pending_count + 1u,
                               "%u operations of the group are in flight, staged_count_max is %u",
                               group->pending_count, group->geometry.slot_count);
     }
@@ -168,12 +168,13 @@ static void fill_op(ist_ep_handle *handle, ist_ep_op op, const ist_ep_op_desc *d
     const ist_ep_group *group = handle->group;
     uint32_t ranks = group->geometry.rank_count;
     args->dev = group->dev;
+    args->service = group->comm->service;
     args->geometry = group->geometry;
     args->at = group->at;
     args->in = handle->in;
     args->handle = handle->mem;
-    args->record = (ist_ep_record_head *)(void *)(handle->report +
-                                                  ist_ep_record_offset(ranks, (uint32_t)op));
+    args->record =
+        (ist_ep_record_head *)(void *)(handle->report + ist_ep_record_offset(ranks, (uint32_t)op));
     args->issue = handle->issue_count + 1u;
     args->deadline_ns = desc->deadline_ns != 0 ? desc->deadline_ns : group->deadline_ns;
     args->row_bytes = row_bytes;
@@ -257,8 +258,8 @@ static ist_status check_by_expert(ist_ep_handle *handle, const dispatch_call *ca
                                             "EXPERT_MAJOR", DISPATCH));
     IST_RETURN_IF_ERROR(ist_ep_check_absent(comm, call->out.topk_weights, "out.topk_weights",
                                             "EXPERT_MAJOR", DISPATCH));
-    IST_RETURN_IF_ERROR(ist_ep_check_absent(comm, call->out.topk_idx, "out.topk_idx",
-                                            "EXPERT_MAJOR", DISPATCH));
+    IST_RETURN_IF_ERROR(
+        ist_ep_check_absent(comm, call->out.topk_idx, "out.topk_idx", "EXPERT_MAJOR", DISPATCH));
     IST_RETURN_IF_ERROR(ist_ep_check_absent(comm, call->info.rank_counters, "info.rank_counters",
                                             "EXPERT_MAJOR", DISPATCH));
     IST_RETURN_IF_ERROR(ist_ep_check_tensor(comm, call->info.expert_counters, &rule,
@@ -314,9 +315,8 @@ static ist_status check_dispatch(ist_ep_handle *handle, const dispatch_call *cal
         received_rule(handle, call->in.tokens->dims[1], call->in.tokens->dtype);
     IST_RETURN_IF_ERROR(
         ist_ep_check_tensor(comm, call->out.tokens, &received, "out.tokens", DISPATCH, &out));
-    IST_RETURN_IF_ERROR(handle->layout == IST_EP_EXPERT_MAJOR
-                            ? check_by_expert(handle, call, args)
-                            : check_by_rank(handle, call, args));
+    IST_RETURN_IF_ERROR(handle->layout == IST_EP_EXPERT_MAJOR ? check_by_expert(handle, call, args)
+                                                              : check_by_rank(handle, call, args));
     args->out = out.address;
     fill_op(handle, IST_EP_OP_DISPATCH, &call->desc, call->in.tokens, &tokens, row_bytes,
             &args->op);
@@ -333,8 +333,7 @@ ist_status ist_ep_dispatch(ist_ep_handle *handle, const ist_ep_dispatch_in *in,
     IST_RETURN_IF_ERROR(read_dispatch(handle, in, out, info, desc, &call));
     ist_ep_dispatch_args args = {0};
     IST_RETURN_IF_ERROR(check_dispatch(handle, &call, &args));
-    IST_RETURN_IF_ERROR(
-        launch(handle, stream, &ist_kernel_ep_dispatch, &args, sizeof(args)));
+    IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_dispatch, &args, sizeof(args)));
     note_issued(handle, IST_EP_OP_DISPATCH, stream, call.desc.send_only != 0);
     handle->pending.args.dispatch = args;
     handle->dispatched = true;
@@ -423,8 +422,7 @@ static ist_status check_combine(ist_ep_handle *handle, const combine_call *call,
     IST_RETURN_IF_ERROR(check_room(handle, call->out.tokens));
     IST_RETURN_IF_ERROR(check_combine_extras(handle, call, args));
     args->out = out.address;
-    fill_op(handle, IST_EP_OP_COMBINE, &call->desc, call->in.tokens, &tokens, row_bytes,
-            &args->op);
+    fill_op(handle, IST_EP_OP_COMBINE, &call->desc, call->in.tokens, &tokens, row_bytes, &args->op);
     return IST_OK;
 }
 
@@ -458,12 +456,12 @@ ist_status ist_ep_complete(ist_ep_handle *handle, ist_stream *stream)
     }
     if (pending->op == IST_EP_OP_DISPATCH) {
         pending->args.dispatch.op.halves = IST_EP_RECEIVE;
-        IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_dispatch,
-                                   &pending->args.dispatch, sizeof(pending->args.dispatch)));
+        IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_dispatch, &pending->args.dispatch,
+                                   sizeof(pending->args.dispatch)));
     } else {
         pending->args.combine.op.halves = IST_EP_RECEIVE;
-        IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_combine,
-                                   &pending->args.combine, sizeof(pending->args.combine)));
+        IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_combine, &pending->args.combine,
+                                   sizeof(pending->args.combine)));
     }
     pending->set = false;
     --group->pending_count;

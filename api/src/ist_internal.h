@@ -69,6 +69,7 @@ struct ist_mask_result; /* kernels/mask/mask_args.h */
 
 struct ist_world {
     ist_object object;
+    const ist_error *owner; /* the slot bound while this rank's program runs */
     void *self; /* instance for `ops`: the topmost layer's or the backend's */
     uint32_t rank;
     uint32_t rank_count;
@@ -147,6 +148,7 @@ struct ist_comm {
     const ist_dev_comm *service; /* for barrier, agree, clean; NULL where peers are out of reach */
     ist_user_devcomm *devcomms;
     uint64_t split_count;
+    bool of_world; /* opened for the whole world, by the world's count */
     uint64_t consensus_count; /* agree and clean kernels launched by this rank */
     ist_unique_id id;
 };
@@ -172,10 +174,23 @@ IST_COLD ist_status ist_object_refuse(const void *object, ist_kind kind, const c
                                       const char *operation);
 const char *ist_kind_text(ist_kind kind);
 
+/* The slot that takes the calling thread's errors: which rank is calling, where a backend runs
+   several on a thread. Read by every call, so without a call into the loader. */
+extern _Thread_local ist_error *ist_error_bound
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* Open and of that kind, whoever calls. */
+static inline bool ist_object_is(const void *object, ist_kind kind)
+{
+    return object != NULL && ((const ist_object *)object)->magic == IST_MAGIC(kind);
+}
+
+/* Also: the caller is the rank that the object belongs to. */
 static inline ist_status ist_check_object(const void *object, ist_kind kind, const char *argument,
                                           const char *operation)
 {
-    if (IST_LIKELY(object != NULL && ((const ist_object *)object)->magic == IST_MAGIC(kind))) {
+    if (IST_LIKELY(ist_object_is(object, kind) &&
+                   ((const ist_object *)object)->world->owner == ist_error_bound)) {
         return IST_OK;
     }
     return ist_object_refuse(object, kind, argument, operation);

@@ -7,10 +7,13 @@
 #include <string.h>
 
 #define KERNEL_COUNT_MAX 512u
+#define IMAGE_COUNT_MAX 64u
 
 /* Filled by constructors before main; read-only after. */
 static const ist_kernel *kernels[KERNEL_COUNT_MAX];
 static uint32_t kernel_count;
+static const ist_kernel_image *images[IMAGE_COUNT_MAX];
+static uint32_t image_count;
 
 const ist_kernel *ist_kernel_find(const char *name)
 {
@@ -38,6 +41,24 @@ void ist_kernel_register(const ist_kernel *kernel)
         return;
     }
     kernels[kernel_count++] = kernel;
+}
+
+void ist_kernel_image_register(const ist_kernel_image *image)
+{
+    if (image == NULL || image->data == NULL) {
+        return;
+    }
+    if (image_count == IMAGE_COUNT_MAX) {
+        ist_log(IST_LOG_ERROR, "the device code of %s is not registered: %u images are the most",
+                image->source != NULL ? image->source : "?", IMAGE_COUNT_MAX);
+        return;
+    }
+    images[image_count++] = image;
+}
+
+const ist_kernel_image *ist_kernel_image_at(uint32_t index)
+{
+    return index < image_count ? images[index] : NULL;
 }
 
 static IST_COLD ist_status refuse_args(const ist_world *world, const ist_kernel *kernel,

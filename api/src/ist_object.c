@@ -141,6 +141,12 @@ ist_status ist_object_refuse(const void *object, ist_kind kind, const char *argu
     }
     uint32_t magic = ((const ist_object *)object)->magic;
     const char *required = ist_kind_text(kind);
+    if (ist_object_is(object, kind)) {
+        uint32_t rank = ((const ist_object *)object)->world->rank;
+        return ist_fail_value(NULL, IST_ERR_OBJECT, argument, operation, 0, rank,
+                              "%s belongs to rank %u, and another rank makes the call", argument,
+                              rank);
+    }
     if (magic - IST_MAGIC_OPEN < IST_KIND_COUNT) {
         return refuse(argument, operation,
                       "another kind of object: ", ist_kind_text((ist_kind)(magic - IST_MAGIC_OPEN)),

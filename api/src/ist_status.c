@@ -8,9 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Read on every bind of a rank's slot, so without a call into the loader. */
 static _Thread_local ist_error own_record;
-static _Thread_local ist_error *bound_record;
+_Thread_local ist_error *ist_error_bound;
 
 const char *ist_status_name(ist_status status)
 {
@@ -36,13 +35,13 @@ const char *ist_status_sentence(ist_status status)
 
 static ist_error *record_of_this_rank(void)
 {
-    return bound_record != NULL ? bound_record : &own_record;
+    return ist_error_bound != NULL ? ist_error_bound : &own_record;
 }
 
 ist_error *ist_error_bind(ist_error *slot)
 {
-    ist_error *former = bound_record;
-    bound_record = slot;
+    ist_error *former = ist_error_bound;
+    ist_error_bound = slot;
     return former;
 }
 

@@ -8,10 +8,12 @@
 #include "ist_registry.h"
 
 #include <inttypes.h>
+#include <isthmus/unstable/sim.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DESC_BYTES_FIRST 64u
+#define SIM_DESC_BYTES_FIRST 56u
 #define OPERATION "world.run"
 
 /* One call of ist_world_run(), seen by all its ranks; they may be threads. */
@@ -20,6 +22,7 @@ typedef struct run {
     void *arg;
     const ist_backend *backend;
     ist_world_desc desc;
+    ist_sim_desc sim; /* what desc.sim points to, in full size */
     ist_backend_process process;
     bool processes;
     _Atomic(ist_world *) worlds; /* pushed by each rank, freed when all have ended */
@@ -76,6 +79,26 @@ static ist_status read_desc(const ist_world_desc *desc, ist_world_desc *checked)
     return resolve_check(&checked->check);
 }
 
+static ist_status read_sim_desc(run *state)
+{
+    ist_sim_desc *sim = &state->sim;
+    if (state->desc.sim == NULL) {
+        return IST_OK;
+    }
+    IST_RETURN_IF_ERROR(ist_desc_read(NULL, state->desc.sim, SIM_DESC_BYTES_FIRST, sim,
+                                      sizeof(*sim), "desc.sim", OPERATION));
+    IST_RETURN_IF_ERROR(ist_check_reserved(NULL, &sim->reserved, sizeof(sim->reserved),
+                                           "desc.sim.reserved", OPERATION));
+    if ((uint32_t)sim->links > IST_LINKS_MAX_MIN) {
+        return ist_fail_value(NULL, IST_ERR_ARGUMENT, "desc.sim.links", OPERATION,
+                              IST_LINKS_MAX_MIN, (uint64_t)sim->links,
+                              "desc.sim.links is %d, IN_ORDER or MAX_MIN is required",
+                              (int)sim->links);
+    }
+    state->desc.sim = sim;
+    return IST_OK;
+}
+
 static ist_status find_processes(run *state)
 {
     IST_RETURN_IF_ERROR(ist_bootstrap_find(&state->process, &state->processes));
@@ -109,6 +132,7 @@ static ist_status set_up_rank(run *state, ist_world *world, const ist_backend_op
 {
     world->object.world = world;
     world->object.close = close_world;
+    world->owner = ist_error_bound;
     world->self = self;
     world->deadline_ns = state->desc.deadline_ns;
     world->check = state->desc.check;
@@ -198,6 +222,7 @@ static ist_status prepare_and_run(const ist_world_desc *desc, ist_rank_fn rank_m
         return ist_fail_null(NULL, "rank_main", OPERATION);
     }
     IST_RETURN_IF_ERROR(read_desc(desc, &state.desc));
+    IST_RETURN_IF_ERROR(read_sim_desc(&state));
     IST_RETURN_IF_ERROR(ist_registry_find(state.desc.backend, &state.backend));
     IST_RETURN_IF_ERROR(find_processes(&state));
     return run_world(&state, result);

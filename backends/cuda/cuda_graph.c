@@ -5,23 +5,12 @@
  */
 #include "cuda_internal.h"
 
-static cuda_graph *graph_new(void)
-{
-    return ist_alloc(1, sizeof(cuda_graph));
-}
-
 /* Pinned buffers wait in the staging list until the last launch is over. */
 static void blocks_release(cuda_rank *rank, cuda_graph *graph)
 {
     while (graph->blocks != NULL) {
         cuda_block *block = graph->blocks;
         graph->blocks = block->next;
-        CUevent unused = block->used;
-        if (graph->launched != NULL &&
-            cu.cuStreamWaitEvent(rank->side, graph->launched, CU_EVENT_WAIT_DEFAULT) ==
-                CUDA_SUCCESS) {
-            (void)cu.cuEventRecord(unused, rank->side);
-        }
         cuda_block_return(rank, block);
     }
 }
@@ -33,22 +22,16 @@ static void graph_free(cuda_rank *rank, cuda_graph *graph)
     if (graph->exec != NULL) {
         (void)cu.cuGraphExecDestroy(graph->exec);
     }
-    if (graph->launched != NULL) {
-        (void)cu.cuEventDestroy(graph->launched);
-    }
     ist_free(graph);
 }
 
 static ist_status begin_entered(cuda_rank *rank, cuda_stream *stream)
 {
-    cuda_graph *graph = graph_new();
+    cuda_graph *graph = ist_alloc(1, sizeof(*graph));
     if (graph == NULL) {
         return cuda_fail_memory(rank, "a graph");
     }
-    CUresult result = cu.cuEventCreate(&graph->launched, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) {
-        result = cu.cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_RELAXED);
-    }
+    CUresult result = cu.cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_RELAXED);
     if (result != CUDA_SUCCESS) {
         graph_free(rank, graph);
         return cuda_fail(rank, result, "cuStreamBeginCapture");
@@ -122,8 +105,8 @@ static ist_status launch_entered(const cuda_rank *rank, const cuda_graph *graph,
                                  const cuda_stream *stream)
 {
     CUDA_TRY(rank, cuGraphLaunch, graph->exec, stream->handle);
-    if (graph->blocks != NULL) {
-        CUDA_TRY(rank, cuEventRecord, graph->launched, stream->handle);
+    for (const cuda_block *block = graph->blocks; block != NULL; block = block->next) {
+        CUDA_TRY(rank, cuEventRecord, block->used, stream->handle);
     }
     return IST_OK;
 }

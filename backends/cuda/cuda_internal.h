@@ -110,8 +110,7 @@ typedef struct cuda_graph {
     struct cuda_graph *next;
     cuda_stream *origin; /* while capturing, else NULL */
     CUgraphExec exec;
-    cuda_block *blocks; /* bytes captured by copies */
-    CUevent launched;   /* last launch */
+    cuda_block *blocks; /* bytes captured by copies; their events mark the last launch */
 } cuda_graph;
 
 /* A kernel as this rank launches it. */

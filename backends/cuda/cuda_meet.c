@@ -132,8 +132,10 @@ static cuda_party *party_find(const cuda_meet *meet, uint64_t number)
 /* Whether the member will never come to an exchange again. */
 static bool party_member_gone(const cuda_meet *meet, const cuda_party *party, uint32_t member)
 {
+    uint8_t state = meet->gone[party->clients[member]];
     return cuda_bit(party->left, member) || cuda_bit(party->aborted, member) ||
-           meet->gone[party->clients[member]] != 0;
+           state == CUDA_CLIENT_GONE ||
+           (state == CUDA_CLIENT_ENDED && party->number != CUDA_MEET_ALL);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -211,6 +213,8 @@ static void round_remove(cuda_round *round, cuda_call **link)
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
+static void settle_all(cuda_meet *meet, uint32_t client);
+
 static bool exchange_complete(const cuda_meet *meet, const cuda_round *round)
 {
     for (uint32_t member = 0; member < round->rank_count; ++member) {
@@ -228,6 +232,10 @@ static void exchange(cuda_meet *meet, cuda_call *call)
     if (party == NULL || !party->formed || call->member >= party->rank_count) {
         answer(meet, call, IST_ERR_OBJECT, UINT32_MAX, 0, call->comm);
         return;
+    }
+    if (party->number == CUDA_MEET_ALL && meet->gone[call->client] == CUDA_CLIENT_HERE) {
+        meet->gone[call->client] = CUDA_CLIENT_ENDED;
+        settle_all(meet, call->client);
     }
     if (cuda_bit(party->aborted, call->member)) {
         answer(meet, call, IST_ERR_ABORTED, UINT32_MAX, 0, 0);
@@ -267,9 +275,16 @@ static uint32_t came_count(const cuda_party *party)
     return count;
 }
 
-static uint32_t first_missing(const cuda_party *party)
+/* In a communicator of all clients a rank that is gone is the better answer than one that is late. */
+static uint32_t first_missing(const cuda_meet *meet, const cuda_party *party)
 {
+    bool all = party->rank_count == meet->client_count;
     uint32_t member = 0;
+    for (uint32_t client = 0; all && client < party->rank_count; ++client) {
+        if (meet->gone[client] != CUDA_CLIENT_HERE && !cuda_bit(party->came, client)) {
+            return client;
+        }
+    }
     while (member < party->rank_count && cuda_bit(party->came, member)) {
         ++member;
     }
@@ -279,7 +294,7 @@ static uint32_t first_missing(const cuda_party *party)
 static void join_fail(cuda_meet *meet, cuda_party *party)
 {
     party->failed = true;
-    party->missing = first_missing(party);
+    party->missing = first_missing(meet, party);
     party->came_count = came_count(party);
     if (party->round != NULL) {
         round_end(meet, party->round, IST_ERR_TIMEOUT, party->missing);
@@ -317,13 +332,13 @@ static bool join_possible(const cuda_meet *meet, const cuda_party *party)
 {
     uint32_t free_clients = 0;
     for (uint32_t client = 0; client < meet->client_count; ++client) {
-        free_clients += meet->gone[client] == 0 ? 1u : 0u;
+        free_clients += meet->gone[client] == CUDA_CLIENT_HERE ? 1u : 0u;
     }
     uint32_t here = 0;
     for (uint32_t member = 0; member < party->rank_count; ++member) {
         if (cuda_bit(party->came, member)) {
             ++here;
-            free_clients -= meet->gone[party->clients[member]] == 0 ? 1u : 0u;
+            free_clients -= meet->gone[party->clients[member]] == CUDA_CLIENT_HERE ? 1u : 0u;
         }
     }
     return party->rank_count - here <= free_clients;
@@ -468,7 +483,7 @@ static void party_settle(cuda_meet *meet, cuda_party *party)
     }
     bool empty = party->formed;
     for (uint32_t member = 0; empty && member < party->rank_count; ++member) {
-        empty = cuda_bit(party->left, member) || meet->gone[party->clients[member]] != 0;
+        empty = cuda_bit(party->left, member) || meet->gone[party->clients[member]] != CUDA_CLIENT_HERE;
     }
     if (empty && party->number != CUDA_MEET_ALL) {
         party_remove(meet, party);
@@ -513,9 +528,9 @@ static void drop_waiters(cuda_round *round, uint32_t client)
     }
 }
 
-void cuda_meet_client_gone(cuda_meet *meet, uint32_t client)
+/* After the client's state changed: its waiting calls are dropped, peers no longer wait for it. */
+static void settle_all(cuda_meet *meet, uint32_t client)
 {
-    meet->gone[client] = 1;
     cuda_party *next = NULL;
     for (cuda_party *party = meet->parties; party != NULL; party = next) {
         next = party->next;
@@ -524,6 +539,12 @@ void cuda_meet_client_gone(cuda_meet *meet, uint32_t client)
         }
         party_settle(meet, party);
     }
+}
+
+void cuda_meet_client_gone(cuda_meet *meet, uint32_t client)
+{
+    meet->gone[client] = CUDA_CLIENT_GONE;
+    settle_all(meet, client);
 }
 
 void cuda_meet_release(cuda_meet *meet, cuda_call *call)

@@ -12,7 +12,8 @@
 
 #define CUDA_NEVER_NS UINT64_MAX
 #define CUDA_WORDS(count) (((count) + 63u) / 64u)
-/* The communicator of all clients; it exists from the start. */
+/* The communicator of all clients; it exists from the start. A rank comes to it when its program has
+   ended, and takes part in no other from then on. */
 #define CUDA_MEET_ALL 1u
 
 typedef enum cuda_call_kind { CUDA_CALL_JOIN = 1, CUDA_CALL_EXCHANGE = 2 } cuda_call_kind;
@@ -56,9 +57,15 @@ typedef struct cuda_call {
     struct cuda_call *next;
 } cuda_call;
 
+typedef enum cuda_client_state {
+    CUDA_CLIENT_HERE = 0,
+    CUDA_CLIENT_ENDED = 1, /* its program has ended */
+    CUDA_CLIENT_GONE = 2
+} cuda_client_state;
+
 typedef struct cuda_meet {
     struct cuda_party *parties;
-    uint8_t *gone; /* [client_count] */
+    uint8_t *gone; /* [client_count] cuda_client_state */
     uint32_t client_count;
     uint64_t next_number;
     void (*answered)(struct cuda_meet *meet, cuda_call *call); /* may be NULL */

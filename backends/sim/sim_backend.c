@@ -152,12 +152,18 @@ static ist_status sim_stream_close(void *self, uint64_t number)
     return IST_OK;
 }
 
+/* A kernel that touched what it may not leaves the device in doubt; one that ran out of the
+   simulator's own memory is reported once. */
 static ist_status sim_stream_state(sim_rank *rank)
 {
     if (rank->dead) {
         return IST_ERR_KILLED;
     }
-    return rank->device_fault;
+    ist_status fault = rank->device_fault;
+    if (fault == IST_ERR_MEMORY) {
+        rank->device_fault = IST_OK;
+    }
+    return fault;
 }
 
 static void sim_host_unlist(sim_actor **list, sim_actor *host)

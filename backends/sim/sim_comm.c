@@ -182,8 +182,7 @@ ist_status sim_comm_join(sim_rank *rank, const ist_backend_comm_desc *desc, sim_
         return sim_comm_refuse_rank(comm, desc);
     }
     sim_comm_limit_team(comm, desc->lsa_size_max);
-    *member = (sim_member){.rank = rank, .comm = comm, .index = desc->rank, .window_next = 1,
-                           .open = true};
+    *member = (sim_member){.rank = rank, .comm = comm, .index = desc->rank, .open = true};
     if (++comm->joined == comm->rank_count) {
         ist_status status = sim_comm_form(comm);
         if (status != IST_OK) {
@@ -376,6 +375,34 @@ void sim_member_wake(sim_member *member)
     }
 }
 
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* What a member opens now that opened `own_last` before: the number that others are opening, or a
+   new one. */
+static uint32_t sim_numbers_enter(sim_numbers *numbers, uint32_t own_last)
+{
+    if (numbers->last == 0 || numbers->abandoned || own_last == numbers->last) {
+        ++numbers->last;
+        numbers->opened_count = 0;
+        numbers->abandoned = false;
+    }
+    return numbers->last;
+}
+
+static void sim_numbers_opened(sim_numbers *numbers, uint32_t *own_last)
+{
+    *own_last = numbers->last;
+    ++numbers->opened_count;
+}
+
+/* Nobody closes what has not been opened by all, unless the opening failed somewhere. */
+static void sim_numbers_closed(sim_numbers *numbers, uint32_t number, uint32_t rank_count)
+{
+    if (number == numbers->last && numbers->opened_count < rank_count) {
+        numbers->abandoned = true;
+    }
+}
+
 /* ---- windows --------------------------------------------------------------------------------- */
 
 static ist_status sim_bases_room(sim_window_bases **table, uint32_t *room, uint32_t index,
@@ -450,7 +477,6 @@ ist_status sim_window_register(sim_member *member, void *mem, size_t bytes, uint
 {
     sim_comm *comm = member->comm;
     sim_rank *rank = member->rank;
-    uint32_t number = member->window_next;
     if (sim_fault_on_register(comm->world->faults, rank->index)) {
         sim_event_log(comm->world, IST_SIM_FAULT, rank, -1, IST_FAULT_REGISTER, bytes);
         return ist_raise(IST_ERR_MEMORY, NULL, "the fault plan fails this registration on rank %u",
@@ -461,6 +487,7 @@ ist_status sim_window_register(sim_member *member, void *mem, size_t bytes, uint
         return ist_raise(IST_ERR_ARGUMENT, NULL, "rank %u registers memory it does not own",
                          rank->index);
     }
+    uint32_t number = sim_numbers_enter(&comm->window_numbers, member->window_last);
     IST_RETURN_IF_ERROR(sim_member_window_room(member, number));
     IST_RETURN_IF_ERROR(
         sim_bases_room(&comm->windows, &comm->window_room, number, comm->rank_count));
@@ -472,7 +499,7 @@ ist_status sim_window_register(sim_member *member, void *mem, size_t bytes, uint
         .bytes = bytes, .local = mem, .lsa = bases->base + lsa_first, .backend = bases->base};
     sim_member_publish(member, number);
     ++allocation->windows;
-    ++member->window_next;
+    sim_numbers_opened(&comm->window_numbers, &member->window_last);
     *index = number;
     return IST_OK;
 }
@@ -493,6 +520,7 @@ ist_status sim_window_unregister(sim_member *member, uint32_t index)
     comm->windows[index].bytes[member->index] = 0;
     member->windows[index].bytes = 0;
     member->windows[index].local = NULL;
+    sim_numbers_closed(&comm->window_numbers, index, comm->rank_count);
     sim_member_publish(member, index);
     return IST_OK;
 }
@@ -593,7 +621,8 @@ ist_status sim_devcomm_open(sim_member *member, const ist_devcomm_desc *desc,
         return ist_raise(IST_ERR_MEMORY, NULL, "no memory for a device communicator");
     }
     dev->member = member;
-    dev->instance = member->devcomm_next++;
+    sim_numbers *numbers = &member->comm->devcomm_numbers;
+    dev->instance = sim_numbers_enter(numbers, member->devcomm_last);
     ist_status status = sim_devcomm_fill(dev, desc);
     if (status != IST_OK) {
         if (dev->resource != NULL) {
@@ -602,6 +631,7 @@ ist_status sim_devcomm_open(sim_member *member, const ist_devcomm_desc *desc,
         sim_devcomm_free(dev);
         return status;
     }
+    sim_numbers_opened(numbers, &member->devcomm_last);
     dev->next = member->devcomms;
     member->devcomms = dev;
     *result = dev;

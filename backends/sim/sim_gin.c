@@ -93,7 +93,8 @@ static void sim_pair_advance(sim_pair *pair)
         if (pair->head == NULL) {
             pair->tail = NULL;
         }
-        if (!put->lost && !put->error && sim_action_is_strong(&put->action) &&
+        /* A put that failed takes with it the strong signals that would have covered it. */
+        if (!put->lost && !put->error && !pair->errored && sim_action_is_strong(&put->action) &&
             !put->dst->member->rank->dead) {
             sim_signal_raise(put);
         }

@@ -275,8 +275,8 @@ typedef struct sim_member {
     sim_rank *rank;
     sim_comm *comm;
     uint32_t index;         /* rank in the communicator */
-    uint32_t window_next;   /* next window index; never reused */
-    uint32_t devcomm_next;
+    uint32_t window_last;   /* number of the last that it opened; 0: none yet */
+    uint32_t devcomm_last;
     bool open;
     bool aborted;
     ist_dev_window *windows;/* [window_room], entry 0 unused here */
@@ -292,6 +292,14 @@ typedef struct sim_window_bases {
     uint32_t pad;
 } sim_window_bases;
 
+/* Numbers of things that members open together, one after the other; never reused. A member that
+   fails, or never comes, must not be one behind for ever. */
+typedef struct sim_numbers {
+    uint32_t last;          /* being opened, or opened last; 0: none yet */
+    uint32_t opened_count;  /* members that have */
+    bool abandoned;         /* one closed it again before all had opened it */
+} sim_numbers;
+
 struct sim_comm {
     sim_comm *next;
     sim_world *world;
@@ -306,6 +314,7 @@ struct sim_comm {
     sim_actor *waiters;
     sim_exchange *exchange; /* the open one, or NULL */
     sim_exchange *exchanges_done; /* with readers left */
+    sim_numbers window_numbers, devcomm_numbers;
     sim_window_bases *windows; /* [window_room] */
     uint32_t window_room;
     sim_window_bases *resources; /* [resource_room]: window 0 of each dev comm instance */
@@ -377,7 +386,7 @@ struct sim_rank {
     bool ended;             /* its program has returned */
     bool stalled_for_ever;
     ist_status status;      /* what the program returned */
-    ist_status device_fault;/* sticky: a kernel touched what it may not */
+    ist_status device_fault;/* DEVICE stays, MEMORY goes when it has been reported */
     uint64_t stalled_until_ps;
     uint64_t slow;          /* factor of device time, >= 1 */
     uint64_t op_number;     /* operations begun */

@@ -9,7 +9,7 @@
  *             on the context of all that the peer sends, so everything sent before has arrived
  *   2 reset   numbers, slots, flags, signals and accounts of operations
  *   3 close   raise the close flag, wait: nobody sends for the first operation of the new
- *             generation before all have reset
+ *             generation before all have reset; look for notices
  *
  * The communicator's clean lies between the two kernels on all ranks, so a flag of phase 1 cannot
  * meet ep_clean_begin. A rank that does not come is dropped, as in any operation.
@@ -38,11 +38,11 @@ IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args
                                          uint32_t channel, uint64_t position)
 {
     const ist_dev_comm *dev = args->dev;
-    ist_wire wire = ist_ep_wire_of(dev, &args->at);
+    ist_wire wire = ist_mask_wire_of(dev, args->service);
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
     ist_wire_want want;
     want.channel = ist_ep_channel(&args->geometry, &args->at, channel);
-    want.tag = ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS | (position + 1u);
+    want.tag = ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS | (channel + 1u);
     want.position = position;
     want.deadline_ns = args->deadline_ns;
     want.operation = IST_DEV_OP_EP_CLEAN;
@@ -62,7 +62,17 @@ IST_DEVICE_FN void ist_ep_restart(ist_coop *coop, const ist_ep_clean_args *args)
         ist_ep_state_head *state = (ist_ep_state_head *)(void *)head;
         ist_store_u64(coop, &state->epoch, 0, IST_RELAXED, IST_SCOPE_DEVICE);
         ist_store_u64(coop, &state->busy, 0, IST_RELAXED, IST_SCOPE_DEVICE);
-        ist_store_u64(coop, &state->receives, 0, IST_RELAXED, IST_SCOPE_DEVICE);
+    }
+    ist_coop_sync(coop);
+}
+
+/** Errors that the network reported before are no reason to give a peer up again. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_forgive(ist_coop *coop, const ist_dev_comm *dev)
+{
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
+        if (!ist_dev_is_lsa(dev, peer)) {
+            ist_gin_peer_clear(coop, dev, peer);
+        }
     }
     ist_coop_sync(coop);
 }
@@ -70,12 +80,17 @@ IST_DEVICE_FN void ist_ep_restart(ist_coop *coop, const ist_ep_clean_args *args)
 IST_KERNEL(ep_clean, ist_ep_clean_args)
 {
     uint32_t last = ist_ep_channel_count(&args->geometry);
+    ist_wire wire = ist_mask_wire_of(args->dev, args->service);
+    uint64_t position = ist_wire_enter(coop, &wire);
     ist_point(coop, "ep.clean.begin");
-    uint32_t outcome = ist_ep_clean_meet(coop, args, last - 2u, 0);
+    ist_ep_forgive(coop, args->dev);
+    uint32_t outcome = ist_ep_clean_meet(coop, args, last - 2u, position);
     ist_point(coop, "ep.clean.drained");
     if ((outcome & (IST_WIRE_ABORTED | IST_WIRE_EVICTED)) == 0) {
         ist_ep_restart(coop, args);
-        ist_ep_clean_meet(coop, args, last - 1u, 1);
+        ist_ep_clean_meet(coop, args, last - 1u, position + 1u);
+        /* Who was stopped finds all flags at once, and that the senders have given up on it. */
+        ist_wire_noticed(coop, &wire);
         ist_point(coop, "ep.clean.closed");
     }
 }

@@ -22,8 +22,8 @@
  */
 #include "ep_wire.h"
 
-#define IST_EP_TOKENS 32u    /* tokens summed between two syncs */
-#define IST_EP_PUT_ROWS 16u  /* received rows whose entries are put between two syncs */
+#define IST_EP_TOKENS 32u   /* tokens summed between two syncs */
+#define IST_EP_PUT_ROWS 16u /* received rows whose entries are put between two syncs */
 
 /** Tables of the handle; constant during this kernel. */
 typedef struct ist_ep_plan {
@@ -160,7 +160,8 @@ typedef struct ist_ep_owed {
 IST_DEVICE_FN const uint8_t *ist_ep_owed_row(const ist_ep_op_args *args, const ist_ep_owed *owed,
                                              uint32_t row, uint32_t k, uint32_t local)
 {
-    const uint32_t *desc = (const uint32_t *)(const void *)(owed->descs + row * args->in.desc_bytes);
+    const uint32_t *desc =
+        (const uint32_t *)(const void *)(owed->descs + row * args->in.desc_bytes);
     uint32_t expert = desc[1u + k] >> 16;
     if (desc[1u + k] == IST_EP_ELSEWHERE || expert >= local) {
         return NULL;
@@ -185,11 +186,10 @@ IST_DEVICE_FN uint32_t ist_ep_find_owed(ist_coop *coop, const ist_ep_op_view *op
                                         const ist_ep_owed *owed)
 {
     const ist_ep_op_args *args = op->args;
-    uint32_t local = ist_ep_expert_local_count(args->geometry.expert_count, op->dev->rank_count,
-                                               op->dev->rank);
+    uint32_t local =
+        ist_ep_expert_local_count(args->geometry.expert_count, op->dev->rank_count, op->dev->rank);
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, owed->count * args->topk)
-    {
+    IST_EACH_LANE (coop, i, owed->count * args->topk) {
         uint32_t row = owed->first + i / args->topk;
         uint32_t k = i % args->topk;
         const uint32_t *desc =
@@ -209,8 +209,7 @@ IST_DEVICE_FN void ist_ep_stamp_owed(ist_coop *coop, const ist_ep_op_view *op,
                                      const ist_ep_owed *owed, uint64_t tag)
 {
     uint32_t topk = op->args->topk;
-    IST_EACH_LANE(coop, i, owed->count * topk)
-    {
+    IST_EACH_LANE (coop, i, owed->count * topk) {
         if (owed->entries[i].from != NULL) {
             uint64_t place = owed->entries[i].place;
             ist_ep_stamp_write(coop, op,
@@ -291,8 +290,7 @@ IST_DEVICE_FN void ist_ep_combine_stage(ist_coop *coop, const ist_ep_op_view *op
         ist_ep_mark_active(coop, op, first, count, marks);
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t home = first + i * op->blocks;
-            if (marks[i] && !ist_dev_is_lsa(dev, home) &&
-                ist_ep_is_in(plan->received_from, home)) {
+            if (marks[i] && !ist_dev_is_lsa(dev, home) && ist_ep_is_in(plan->received_from, home)) {
                 ist_ep_pay(coop, op, plan, home);
             }
         }
@@ -361,24 +359,22 @@ IST_DEVICE_FN void ist_ep_check_experts(ist_coop *coop, const ist_ep_op_view *op
 {
     const ist_ep_op_args *args = op->args;
     const ist_dev_comm *dev = op->dev;
-    IST_EACH_LANE(coop, peer, dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
         uint64_t offset = op->base + args->at.meta + peer * args->at.meta_bytes;
         const uint64_t *head = (const uint64_t *)(const void *)ist_ep_at(coop, op, offset);
         if (results[peer] == IST_WAIT_DONE) {
             int here = ist_load_u64(coop, head, IST_RELAXED, IST_SCOPE_SYSTEM) == op->tag;
             int same =
                 ist_load_u64(coop, head + 1, IST_RELAXED, IST_SCOPE_SYSTEM) == ist_ep_shape(args);
-            results[peer] = !here ? IST_EP_RESULT_BROKEN
-                            : !same ? IST_EP_RESULT_SHAPE
+            results[peer] = !here                             ? IST_EP_RESULT_BROKEN
+                            : !same                           ? IST_EP_RESULT_SHAPE
                             : ist_ep_is_in(plan->acked, peer) ? IST_WAIT_DONE
                                                               : IST_WAIT_MASKED;
         }
     }
     ist_coop_sync(coop);
     if (dev->lsa_size < dev->rank_count) {
-        IST_EACH_LANE(coop, entry, args->token_count * args->topk)
-        {
+        IST_EACH_LANE (coop, entry, args->token_count * args->topk) {
             uint32_t peer = ist_ep_debtor(args, plan, entry);
             if (peer < dev->rank_count && !ist_dev_is_lsa(dev, peer) &&
                 results[peer] == IST_WAIT_DONE && !ist_ep_entry_came(coop, op, entry)) {
@@ -394,14 +390,7 @@ IST_DEVICE_FN void ist_ep_combine_decide(ist_coop *coop, const ist_ep_op_view *o
                                          const ist_ep_plan *plan)
 {
     uint8_t *results = ist_ep_results(coop, op->dev);
-    uint32_t outcome = IST_WIRE_EVICTED;
-    IST_EACH_LANE(coop, peer, op->dev->rank_count)
-    {
-        results[peer] = IST_WAIT_MASKED;
-    }
-    if (!ist_wire_noticed(coop, &op->wire)) {
-        outcome = ist_ep_await_peers(coop, op, IST_EP_READY, results);
-    }
+    uint32_t outcome = ist_ep_begin_receive(coop, op, results);
     if ((outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) == 0) {
         ist_ep_check_experts(coop, op, plan, results);
         ist_ep_reject(coop, op, results);
@@ -421,8 +410,8 @@ IST_DEVICE_FN uint64_t ist_ep_remote_row(const ist_ep_op_view *op, const ist_ep_
                       : (uint64_t)op->dev->rank * args->geometry.tokens_max + row;
     }
     uint32_t expert = (uint32_t)plan->idx[entry];
-    uint32_t local = expert - ist_ep_expert_first(args->geometry.expert_count,
-                                                  args->geometry.rank_count, peer);
+    uint32_t local =
+        expert - ist_ep_expert_first(args->geometry.expert_count, args->geometry.rank_count, peer);
     const uint32_t *bases = (const uint32_t *)(ack + 1);
     return packed ? ack->start + plan->within[expert] + plan->ordinal[entry]
                   : local * ist_ep_slots(args) + bases[local] + plan->ordinal[entry];
@@ -449,21 +438,21 @@ IST_DEVICE_FN const void *ist_ep_entry_row(ist_coop *coop, const ist_ep_op_view 
 
 /** Scratch of the sum: by token and k, then compacted. */
 typedef struct ist_ep_sums {
-    const void **row;   /**< [IST_EP_TOKENS][K], NULL: no row */
-    float *weight;      /**< [IST_EP_TOKENS][K] */
-    uint8_t *bad;       /**< [IST_EP_TOKENS][K], broke while it was summed */
-    uint32_t *count;    /**< [IST_EP_TOKENS] */
-    uint32_t *lacking;  /**< [IST_EP_TOKENS] */
-    uint32_t *again;    /**< not 0: something broke */
-    uint32_t first;     /**< token */
+    const void **row;  /**< [IST_EP_TOKENS][K], NULL: no row */
+    float *weight;     /**< [IST_EP_TOKENS][K] */
+    uint8_t *bad;      /**< [IST_EP_TOKENS][K], broke while it was summed */
+    uint32_t *count;   /**< [IST_EP_TOKENS] */
+    uint32_t *lacking; /**< [IST_EP_TOKENS] */
+    uint32_t *again;   /**< not 0: something broke */
+    uint32_t first;    /**< token */
     uint32_t tokens;
 } ist_ep_sums;
 
 IST_DEVICE_FN ist_ep_sums ist_ep_sums_open(ist_coop *coop, const ist_ep_op_args *args)
 {
     uint32_t entries = IST_EP_TOKENS * args->topk;
-    uint8_t *memory = (uint8_t *)ist_coop_scratch(
-        coop, IST_EP_SCRATCH_ROWS, entries * 13u + IST_EP_TOKENS * 8u + 16u);
+    uint8_t *memory = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS,
+                                                  entries * 13u + IST_EP_TOKENS * 8u + 16u);
     ist_ep_sums sums;
     sums.row = (const void **)(void *)memory;
     sums.weight = (float *)(void *)(memory + entries * 8u);
@@ -482,8 +471,7 @@ IST_DEVICE_FN void ist_ep_find_rows(ist_coop *coop, const ist_ep_op_view *op,
 {
     const ist_ep_op_args *args = op->args;
     const uint64_t *verdict = ist_ep_verdict_of(coop, op->dev);
-    IST_EACH_LANE(coop, i, sums->tokens * args->topk)
-    {
+    IST_EACH_LANE (coop, i, sums->tokens * args->topk) {
         uint64_t entry = (uint64_t)sums->first * args->topk + i;
         uint32_t peer = ist_ep_debtor(args, plan, entry);
         const void *row = NULL;
@@ -503,8 +491,7 @@ IST_DEVICE_FN void ist_ep_compact(ist_coop *coop, const ist_ep_combine_args *arg
                                   const ist_ep_plan *plan, const ist_ep_sums *sums)
 {
     uint32_t topk = args->op.topk;
-    IST_EACH_LANE(coop, t, sums->tokens)
-    {
+    IST_EACH_LANE (coop, t, sums->tokens) {
         uint32_t count = 0;
         uint32_t owed = 0;
         for (uint32_t k = 0; k < topk; ++k) {
@@ -536,8 +523,7 @@ IST_DEVICE_FN uint32_t ist_ep_sums_broke(ist_coop *coop, const ist_ep_op_view *o
         *sums->again = 0;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, sums->tokens * args->topk)
-    {
+    IST_EACH_LANE (coop, i, sums->tokens * args->topk) {
         uint64_t entry = (uint64_t)sums->first * args->topk + i;
         uint32_t peer = ist_ep_debtor(args, plan, entry);
         if (peer < op->dev->rank_count && !ist_dev_is_lsa(op->dev, peer) && !sums->bad[i] &&
@@ -560,8 +546,7 @@ IST_DEVICE_FN void ist_ep_sum_tokens(ist_coop *coop, const ist_ep_combine_args *
     uint32_t topk = common->topk;
     uint64_t elements = common->row_bytes / (common->dtype == IST_F32 ? 4u : 2u);
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, sums->tokens * topk)
-    {
+    IST_EACH_LANE (coop, i, sums->tokens * topk) {
         sums->bad[i] = 0;
     }
     do {
@@ -611,8 +596,7 @@ IST_DEVICE_FN void ist_ep_combine_conclude(ist_coop *coop, const ist_ep_op_view 
         uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
         const uint64_t *intact = ist_ep_intact_of(coop, dev);
         ist_wire_active(coop, dev, marks);
-        IST_EACH_LANE(coop, peer, dev->rank_count)
-        {
+        IST_EACH_LANE (coop, peer, dev->rank_count) {
             marks[peer] = (uint8_t)(marks[peer] && ist_ep_is_in(intact, peer));
         }
         ist_ep_raise(coop, op, IST_EP_ACK, 0, 1, dev->rank_count, marks);

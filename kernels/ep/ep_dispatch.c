@@ -46,11 +46,11 @@ typedef struct ist_ep_rows {
 
 /** The metadata of some sources and the sums over all before them. */
 typedef struct ist_ep_cursor {
-    uint8_t *records;  /**< metadata of the chunk; counts turn into slot bases */
-    uint32_t *run;     /**< [local] slots taken by lower ranks */
-    uint32_t *rows;    /**< [R + 1] rows of lower ranks */
-    uint32_t chunk;    /**< sources at a time */
-    uint32_t local;    /**< experts of this rank; 0 in RANK_MAJOR, where slots are row ordinals */
+    uint8_t *records; /**< metadata of the chunk; counts turn into slot bases */
+    uint32_t *run;    /**< [local] slots taken by lower ranks */
+    uint32_t *rows;   /**< [R + 1] rows of lower ranks */
+    uint32_t chunk;   /**< sources at a time */
+    uint32_t local;   /**< experts of this rank; 0 in RANK_MAJOR, where slots are row ordinals */
 } ist_ep_cursor;
 
 /* ---- send ------------------------------------------------------------------------------------- */
@@ -62,8 +62,7 @@ IST_DEVICE_FN void ist_ep_stage_puts(ist_coop *coop, const ist_ep_op_view *op, u
     const ist_ep_op_args *args = op->args;
     uint64_t first = op->base + args->at.stage_put;
     uint64_t step = args->at.message_bytes;
-    IST_EACH_LANE(coop, i, end - begin)
-    {
+    IST_EACH_LANE (coop, i, end - begin) {
         ist_ep_stamp_write(coop, op, first + (begin + i) * step, 0, 0);
     }
     ist_coop_sync(coop);
@@ -72,8 +71,7 @@ IST_DEVICE_FN void ist_ep_stage_puts(ist_coop *coop, const ist_ep_op_view *op, u
                      args->rows + token * args->row_bytes, args->row_bytes);
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, end - begin)
-    {
+    IST_EACH_LANE (coop, i, end - begin) {
         ist_ep_stamp_write(coop, op, first + (begin + i) * step, op->tag, begin + i);
     }
 }
@@ -88,8 +86,7 @@ IST_DEVICE_FN void ist_ep_stage(ist_coop *coop, const ist_ep_op_view *op)
         return;
     }
     if (args->rows_window == 0 && op->dev->lsa_size > 1u) {
-        ist_row_copy(coop,
-                     ist_ep_at(coop, op, op->base + args->at.stage + begin * args->row_bytes),
+        ist_row_copy(coop, ist_ep_at(coop, op, op->base + args->at.stage + begin * args->row_bytes),
                      args->rows + begin * args->row_bytes, (end - begin) * args->row_bytes);
     }
     if (op->dev->lsa_size < op->dev->rank_count) {
@@ -102,15 +99,14 @@ IST_DEVICE_FN void ist_ep_order_weights(ist_coop *coop, const ist_ep_dispatch_ar
                                         const ist_ep_op_view *op, uint32_t peer)
 {
     const ist_ep_op_args *common = op->args;
-    const uint32_t *offsets = (const uint32_t *)(const void *)(common->handle +
-                                                               common->in.send_offset);
+    const uint32_t *offsets =
+        (const uint32_t *)(const void *)(common->handle + common->in.send_offset);
     uint32_t first = offsets[peer];
     uint32_t topk = common->topk;
-    uint32_t *ordered = (uint32_t *)(void *)(common->handle + common->in.weights) +
-                        (uint64_t)first * topk;
+    uint32_t *ordered =
+        (uint32_t *)(void *)(common->handle + common->in.weights) + (uint64_t)first * topk;
     const uint32_t *given = (const uint32_t *)(const void *)args->weights;
-    IST_EACH_LANE(coop, i, (offsets[peer + 1u] - first) * topk)
-    {
+    IST_EACH_LANE (coop, i, (offsets[peer + 1u] - first) * topk) {
         uint64_t row = first + i / topk;
         const uint32_t *desc = (const uint32_t *)(const void *)(common->handle + common->in.descs +
                                                                 row * common->in.desc_bytes);
@@ -134,8 +130,7 @@ typedef struct ist_ep_parcel {
 IST_DEVICE_FN ist_ep_parcel ist_ep_parcel_for(const ist_ep_op_view *op, uint32_t peer)
 {
     const ist_ep_op_args *args = op->args;
-    const uint32_t *offsets = (const uint32_t *)(const void *)(args->handle +
-                                                               args->in.send_offset);
+    const uint32_t *offsets = (const uint32_t *)(const void *)(args->handle + args->in.send_offset);
     uint32_t experts = args->geometry.expert_count;
     uint32_t ranks = args->geometry.rank_count;
     int by_expert = args->layout == IST_EP_EXPERT_MAJOR;
@@ -206,16 +201,14 @@ IST_DEVICE_FN void ist_ep_send_gin(ist_coop *coop, const ist_ep_op_view *op, uin
     ist_ep_put(coop, op, peer, ist_ep_mine(op, at->meta, at->meta_bytes), meta,
                sizeof(*head) + parcel.counts_bytes);
     if (parcel.rows != 0) {
-        ist_ep_send_part(coop, op, peer,
-                         ist_ep_gin_part(op, at->out_descs, at->descs_bytes, peer),
+        ist_ep_send_part(coop, op, peer, ist_ep_gin_part(op, at->out_descs, at->descs_bytes, peer),
                          ist_ep_mine(op, at->descs, at->descs_bytes), parcel.descs,
                          parcel.descs_bytes);
     }
     if (parcel.rows != 0 && parcel.weights_bytes != 0) {
-        ist_ep_send_part(coop, op, peer,
-                         ist_ep_gin_part(op, at->out_weights, at->weights_bytes, peer),
-                         ist_ep_mine(op, at->weights, at->weights_bytes), parcel.weights,
-                         parcel.weights_bytes);
+        ist_ep_send_part(
+            coop, op, peer, ist_ep_gin_part(op, at->out_weights, at->weights_bytes, peer),
+            ist_ep_mine(op, at->weights, at->weights_bytes), parcel.weights, parcel.weights_bytes);
     }
     for (uint32_t row = 0; row < parcel.rows; ++row) {
         const uint32_t *desc =
@@ -281,14 +274,13 @@ IST_DEVICE_FN ist_ep_cursor ist_ep_cursor_open(ist_coop *coop, const ist_ep_op_v
     uint32_t bytes = 4u * (IST_EP_LOCAL_SCRATCH + geometry->rank_count + 1u);
     uint32_t *sums = (uint32_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, bytes);
     ist_ep_cursor cursor;
-    cursor.local = args->layout == IST_EP_EXPERT_MAJOR
-                       ? ist_ep_expert_local_count(geometry->expert_count, geometry->rank_count,
-                                                   op->dev->rank)
-                       : 0;
+    cursor.local =
+        args->layout == IST_EP_EXPERT_MAJOR
+            ? ist_ep_expert_local_count(geometry->expert_count, geometry->rank_count, op->dev->rank)
+            : 0;
     cursor.rows = sums + IST_EP_LOCAL_SCRATCH;
     cursor.run = sums;
-    cursor.records =
-        (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
+    cursor.records = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
     cursor.chunk = IST_EP_CHUNK_BYTES / (uint32_t)args->at.meta_bytes;
     if (args->at.work_bytes != 0) {
         cursor.records = ist_ep_at(coop, op, args->at.work + op->block * args->at.work_bytes);
@@ -296,8 +288,7 @@ IST_DEVICE_FN ist_ep_cursor ist_ep_cursor_open(ist_coop *coop, const ist_ep_op_v
         cursor.chunk = 1;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, expert, cursor.local)
-    {
+    IST_EACH_LANE (coop, expert, cursor.local) {
         cursor.run[expert] = 0;
     }
     ist_coop_sync(coop);
@@ -327,8 +318,7 @@ IST_DEVICE_FN void ist_ep_check_stamps(ist_coop *coop, const ist_ep_op_view *op,
     const ist_ep_op_args *args = op->args;
     uint64_t descs = op->base + args->at.descs + source * args->at.descs_bytes;
     uint64_t weights = op->base + args->at.weights + source * args->at.weights_bytes;
-    IST_EACH_LANE(coop, row, rows)
-    {
+    IST_EACH_LANE (coop, row, rows) {
         const uint32_t *desc = (const uint32_t *)(const void *)ist_ep_at(
             coop, op, descs + sizeof(ist_ep_stamp) + row * args->in.desc_bytes);
         uint32_t token = ist_load_u32(coop, desc, IST_RELAXED, IST_SCOPE_SYSTEM);
@@ -354,15 +344,14 @@ IST_DEVICE_FN void ist_ep_check_sources(ist_coop *coop, const ist_ep_op_view *op
     for (uint32_t first = 0; first < op->dev->rank_count; first += count) {
         count = ist_ep_chunk_count(op, cursor, first);
         ist_ep_fetch(coop, op, cursor, first, count);
-        IST_EACH_LANE(coop, i, count)
-        {
+        IST_EACH_LANE (coop, i, count) {
             const ist_ep_head *head = ist_ep_record_of(op, cursor, i);
             uint32_t source = first + i;
             if (results[source] == IST_WAIT_DONE) {
                 int here = head->tag == op->tag && head->rows <= args->geometry.tokens_max;
                 int same = head->shape == ist_ep_shape(args);
-                results[source] = !here ? IST_EP_RESULT_BROKEN
-                                        : (same ? IST_WAIT_DONE : IST_EP_RESULT_SHAPE);
+                results[source] =
+                    !here ? IST_EP_RESULT_BROKEN : (same ? IST_WAIT_DONE : IST_EP_RESULT_SHAPE);
             }
             cursor->rows[source] = results[source] == IST_WAIT_DONE ? head->rows : 0;
         }
@@ -383,8 +372,7 @@ IST_DEVICE_FN void ist_ep_sum_rows(ist_coop *coop, const ist_ep_op_view *op,
 {
     uint32_t ranks = op->dev->rank_count;
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, peer, ranks)
-    {
+    IST_EACH_LANE (coop, peer, ranks) {
         if (none || results[peer] != IST_WAIT_DONE) {
             cursor->rows[peer] = 0;
         }
@@ -404,14 +392,7 @@ IST_DEVICE_FN void ist_ep_decide(ist_coop *coop, const ist_ep_op_view *op)
 {
     uint8_t *results = ist_ep_results(coop, op->dev);
     ist_ep_cursor cursor = ist_ep_cursor_open(coop, op);
-    uint32_t outcome = IST_WIRE_EVICTED;
-    IST_EACH_LANE(coop, peer, op->dev->rank_count)
-    {
-        results[peer] = IST_WAIT_MASKED;
-    }
-    if (!ist_wire_noticed(coop, &op->wire)) {
-        outcome = ist_ep_await_peers(coop, op, IST_EP_READY, results);
-    }
+    uint32_t outcome = ist_ep_begin_receive(coop, op, results);
     int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) != 0;
     if (!none) {
         ist_ep_check_sources(coop, op, &cursor, results);
@@ -429,8 +410,7 @@ IST_DEVICE_FN void ist_ep_bases(ist_coop *coop, const ist_ep_op_view *op,
 {
     const uint64_t *verdict = ist_ep_verdict_of(coop, op->dev);
     ist_ep_fetch(coop, op, cursor, first, count);
-    IST_EACH_LANE(coop, expert, cursor->local)
-    {
+    IST_EACH_LANE (coop, expert, cursor->local) {
         uint32_t run = cursor->run[expert];
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t *counts = (uint32_t *)(ist_ep_record_of(op, cursor, i) + 1);
@@ -523,12 +503,10 @@ IST_DEVICE_FN uint32_t ist_ep_place_by_rank(const ist_ep_dispatch_args *args,
 
 /** Computes sources and places of a batch. Collective. */
 IST_DEVICE_FN void ist_ep_place(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                const ist_ep_op_view *op, const ist_ep_batch *batch,
-                                uint32_t local)
+                                const ist_ep_op_view *op, const ist_ep_batch *batch, uint32_t local)
 {
     uint32_t topk = args->op.topk;
-    IST_EACH_LANE(coop, i, batch->count)
-    {
+    IST_EACH_LANE (coop, i, batch->count) {
         const uint32_t *desc =
             (const uint32_t *)(const void *)(batch->descs + i * args->op.in.desc_bytes);
         void **to = ist_ep_targets(batch, topk, i);
@@ -552,8 +530,7 @@ IST_DEVICE_FN void ist_ep_recheck(ist_coop *coop, const ist_ep_dispatch_args *ar
                                   const ist_ep_op_view *op, const ist_ep_batch *batch)
 {
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, batch->count)
-    {
+    IST_EACH_LANE (coop, i, batch->count) {
         const uint32_t *desc =
             (const uint32_t *)(const void *)(batch->descs + i * args->op.in.desc_bytes);
         uint64_t message = ist_ep_inbox(op, batch->source, batch->first + i);
@@ -608,19 +585,20 @@ IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args 
     ist_ep_place(coop, args, op, batch, local);
     for (uint32_t i = 0; i < batch->count; ++i) {
         if (!batch->rows->bad[i] && batch->rows->count[i] != 0) {
-            ist_row_copy_many(coop, ist_ep_targets(batch, common->topk, i),
-                              batch->rows->count[i], batch->rows->from[i], common->row_bytes);
+            ist_row_copy_many(coop, ist_ep_targets(batch, common->topk, i), batch->rows->count[i],
+                              batch->rows->from[i], common->row_bytes);
         }
     }
     if (common->layout == IST_EP_RANK_MAJOR) {
         ist_ep_deliver_entries(coop, args, op, batch);
     }
     if (on_network) {
-        uint64_t kept = (uint64_t)ist_ep_gin_index(&common->geometry, op->dev->rank,
-                                                   batch->source) *
-                            common->geometry.tokens_max +
-                        batch->first;
-        ist_row_copy(coop, common->handle + common->in.received_descs + kept * common->in.desc_bytes,
+        uint64_t kept =
+            (uint64_t)ist_ep_gin_index(&common->geometry, op->dev->rank, batch->source) *
+                common->geometry.tokens_max +
+            batch->first;
+        ist_row_copy(coop,
+                     common->handle + common->in.received_descs + kept * common->in.desc_bytes,
                      batch->descs, batch->count * common->in.desc_bytes);
         ist_ep_recheck(coop, args, op, batch);
     }
@@ -703,8 +681,7 @@ IST_DEVICE_FN void ist_ep_answer_chunk(ist_coop *coop, const ist_ep_op_view *op,
     uint64_t bytes = sizeof(ist_ep_ack) + 4u * (uint64_t)cursor->local;
     uint64_t there = ist_ep_mine(op, at->acks, at->ack_bytes);
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, count)
-    {
+    IST_EACH_LANE (coop, i, count) {
         ist_ep_head *head = ist_ep_record_of(op, cursor, i);
         const uint32_t *bases = (const uint32_t *)(head + 1);
         uint32_t entries = 0;
@@ -713,8 +690,8 @@ IST_DEVICE_FN void ist_ep_answer_chunk(ist_coop *coop, const ist_ep_op_view *op,
         }
         head->ack_tag = op->tag;
         head->ack_start = cursor->local != 0 ? entries : cursor->rows[first + i];
-        marks[i] = (uint8_t)(ist_ep_is_in(intact, first + i) &&
-                             ist_mask_active(coop, op->dev, first + i));
+        marks[i] =
+            (uint8_t)(ist_ep_is_in(intact, first + i) && ist_mask_active(coop, op->dev, first + i));
     }
     ist_coop_sync(coop);
     for (uint32_t i = 0; i < count; ++i) {
@@ -741,8 +718,7 @@ IST_DEVICE_FN void ist_ep_count(ist_coop *coop, const ist_ep_dispatch_args *args
     if (args->counters != NULL && cursor->local != 0) {
         ist_row_copy(coop, args->counters, cursor->run, 4u * (uint64_t)cursor->local);
     } else if (args->counters != NULL && args->op.layout == IST_EP_RANK_MAJOR) {
-        IST_EACH_LANE(coop, source, op->dev->rank_count)
-        {
+        IST_EACH_LANE (coop, source, op->dev->rank_count) {
             uint32_t rows = cursor->rows[source + 1u] - cursor->rows[source];
             ist_store_u32(coop, (uint32_t *)&args->counters[source], rows, IST_RELAXED,
                           IST_SCOPE_DEVICE);
@@ -799,8 +775,7 @@ IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, const u
     ist_row_copy(coop, acks, ist_ep_at(coop, op, op->base + args->at.acks),
                  op->dev->rank_count * args->at.ack_bytes);
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, w, ist_ep_word_count(op->dev->rank_count))
-    {
+    IST_EACH_LANE (coop, w, ist_ep_word_count(op->dev->rank_count)) {
         uint64_t word = 0;
         for (uint32_t i = 0; i < 64u && w * 64u + i < op->dev->rank_count; ++i) {
             uint32_t peer = w * 64u + i;

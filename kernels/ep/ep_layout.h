@@ -9,14 +9,14 @@
 
 #include "../kernel_layout.h"
 
-#define IST_EP_RANKS_MAX 2048u       /* scratch of the kernels is dimensioned for it */
-#define IST_EP_TOKENS_MAX 65535u     /* ordinals travel in 16 bits */
-#define IST_EP_EXPERTS_MAX 65535u    /* so do local experts */
+#define IST_EP_RANKS_MAX 2048u    /* scratch of the kernels is dimensioned for it */
+#define IST_EP_TOKENS_MAX 65535u  /* ordinals travel in 16 bits */
+#define IST_EP_EXPERTS_MAX 65535u /* so do local experts */
 #define IST_EP_SLOTS_MAX 8u
 #define IST_EP_ROW_BYTES_MAX (UINT64_C(1) << 24)
 
-#define IST_EP_CHUNK_BYTES 8192u     /* metadata that a block holds at a time */
-#define IST_EP_LOCAL_SCRATCH 2032u   /* most local experts whose metadata fits scratch */
+#define IST_EP_CHUNK_BYTES 8192u   /* metadata that a block holds at a time */
+#define IST_EP_LOCAL_SCRATCH 2032u /* most local experts whose metadata fits scratch */
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
@@ -27,9 +27,9 @@ typedef struct ist_ep_geometry {
     uint32_t expert_count; /**< E */
     uint32_t tokens_max;   /**< M */
     uint32_t topk_max;
-    uint32_t slot_count;   /**< operations in flight */
-    uint32_t staging;      /**< 1: plain operands are staged; 0: pulled operands are windows */
-    uint32_t block_count;  /**< of every dispatch and combine of this rank */
+    uint32_t slot_count;  /**< operations in flight */
+    uint32_t staging;     /**< 1: plain operands are staged; 0: pulled operands are windows */
+    uint32_t block_count; /**< of every dispatch and combine of this rank */
     uint64_t row_bytes_max;
 } ist_ep_geometry;
 
@@ -94,11 +94,11 @@ IST_LAYOUT_FN uint64_t ist_ep_received_max(const ist_ep_geometry *geometry)
 
 /** Head of an operation's metadata from one rank to another. u32 counts[Lmax] follow (dispatch). */
 typedef struct ist_ep_head {
-    uint64_t tag;      /**< of the operation */
-    uint64_t shape;    /**< operation, layout, K, type and row bytes: must be equal on both sides */
-    uint64_t offset;   /**< of the rows, in the window */
-    uint32_t window;   /**< where the rows lie at the sender */
-    uint32_t rows;     /**< rows for this receiver (dispatch) */
+    uint64_t tag;    /**< of the operation */
+    uint64_t shape;  /**< operation, layout, K, type and row bytes: must be equal on both sides */
+    uint64_t offset; /**< of the rows, in the window */
+    uint32_t window; /**< where the rows lie at the sender */
+    uint32_t rows;   /**< rows for this receiver (dispatch) */
     uint64_t reserved[2];
     uint64_t ack_tag;   /**< from here on, and the counts as slot bases, it becomes the answer */
     uint64_t ack_start; /**< rows that this receiver got from lower ranks */
@@ -121,10 +121,9 @@ typedef struct ist_ep_stamp {
 
 /** Group state that is constant while a kernel runs, and changed by its last block. */
 typedef struct ist_ep_state_head {
-    uint64_t epoch;        /**< operations since the last clean */
-    uint64_t busy;         /**< bit s: slot s is in flight */
-    uint64_t receives;     /**< receive halves since the last clean */
-    uint64_t staged_base;  /**< the counters below when the kernel began */
+    uint64_t epoch;       /**< operations since the last clean */
+    uint64_t busy;        /**< bit s: slot s is in flight */
+    uint64_t staged_base; /**< the counters below when the kernel began */
     uint64_t decided_base;
     uint64_t left_base;
 } ist_ep_state_head;
@@ -132,11 +131,12 @@ typedef struct ist_ep_state_head {
 /** Group state; counters only grow. */
 typedef struct ist_ep_state {
     ist_ep_state_head head;
-    uint64_t staged;  /**< blocks that have staged their rows */
-    uint64_t decided; /**< decisions published */
-    uint64_t left;    /**< blocks that have left a kernel */
-    uint64_t outcome; /**< ist_wire_outcome of the last decision */
-    uint64_t trouble; /**< ist_status of broken metadata found by the last decision, negated */
+    uint64_t staged;   /**< blocks that have staged their rows */
+    uint64_t decided;  /**< decisions published */
+    uint64_t left;     /**< blocks that have left a kernel */
+    uint64_t outcome;  /**< ist_wire_outcome of the last decision */
+    uint64_t trouble;  /**< ist_status of broken metadata found by the last decision, negated */
+    uint64_t position; /**< of the first wait of the receive half that runs */
 } ist_ep_state;
 
 /* ---- the window ------------------------------------------------------------------------------- */
@@ -146,25 +146,22 @@ typedef enum ist_ep_flag { IST_EP_READY = 0, IST_EP_ACK = 1, IST_EP_FLAGS = 2 } 
 
 /** Offsets in bytes. Those after `slots` are relative to a slot. */
 typedef struct ist_ep_layout_map {
-    uint64_t state;        /**< ist_ep_state */
-    uint64_t notices;      /**< u64 [R] */
-    uint64_t beats;        /**< u64 [R] */
-    uint64_t seen;         /**< u64 [R] */
-    uint64_t words;        /**< u64 [channels][R] */
-    uint64_t sent;         /**< u64 [channels][R] */
-    uint64_t verdict;      /**< u64 [W]: sources whose rows count */
-    uint64_t intact;       /**< u64 [W]: the same, less those found broken while copying */
-    uint64_t work;         /**< [blocks] work_bytes; block-private */
+    uint64_t state;   /**< ist_ep_state */
+    uint64_t words;   /**< u64 [channels][R] */
+    uint64_t sent;    /**< u64 [channels][R] */
+    uint64_t verdict; /**< u64 [W]: sources whose rows count */
+    uint64_t intact;  /**< u64 [W]: the same, less those found broken while copying */
+    uint64_t work;    /**< [blocks] work_bytes; block-private */
     uint64_t work_bytes;
     uint64_t slots;
     uint64_t slot_bytes;
-    uint64_t meta;         /**< [R] meta_bytes: ist_ep_head and counts, by source */
+    uint64_t meta; /**< [R] meta_bytes: ist_ep_head and counts, by source */
     uint64_t meta_bytes;
-    uint64_t descs;        /**< [R] descs_bytes: stamp and descriptors, by source */
+    uint64_t descs; /**< [R] descs_bytes: stamp and descriptors, by source */
     uint64_t descs_bytes;
-    uint64_t weights;      /**< [R] weights_bytes: stamp and f32 [M][K], by source */
+    uint64_t weights; /**< [R] weights_bytes: stamp and f32 [M][K], by source */
     uint64_t weights_bytes;
-    uint64_t acks;         /**< [R] ack_bytes, by answering rank */
+    uint64_t acks; /**< [R] ack_bytes, by answering rank */
     uint64_t ack_bytes;
     uint64_t stage;        /**< dispatch rows [M] that the team pulls */
     uint64_t stage_packed; /**< combine rows that the team pulls, by home */
@@ -172,12 +169,12 @@ typedef struct ist_ep_layout_map {
     uint64_t out_descs;
     uint64_t out_weights;
     uint64_t out_acks;
-    uint64_t message_bytes;/**< distance of stamped rows */
-    uint64_t stage_put;    /**< dispatch messages [M] */
+    uint64_t message_bytes;    /**< distance of stamped rows */
+    uint64_t stage_put;        /**< dispatch messages [M] */
     uint64_t stage_put_packed; /**< combine messages, by home */
-    uint64_t inbox;        /**< dispatch messages [G][M] */
-    uint64_t inbox_packed; /**< combine messages [M][K] */
-    uint64_t bytes;        /**< of the window */
+    uint64_t inbox;            /**< dispatch messages [G][M] */
+    uint64_t inbox_packed;     /**< combine messages [M][K] */
+    uint64_t bytes;            /**< of the window */
 } ist_ep_layout_map;
 
 /** Channels of flags: those of the slots, then drain and close of the clean. */
@@ -204,8 +201,8 @@ IST_LAYOUT_FN uint64_t ist_ep_layout_slot(const ist_ep_geometry *geometry, ist_e
     at->acks = ist_layout_take(&end, ranks * at->ack_bytes);
     uint64_t staged = geometry->staging && geometry->lsa_size > 1 ? 1u : 0u;
     at->stage = ist_layout_take(&end, staged * tokens * geometry->row_bytes_max);
-    at->stage_packed = ist_layout_take(
-        &end, staged * ist_ep_received_max(geometry) * geometry->row_bytes_max);
+    at->stage_packed =
+        ist_layout_take(&end, staged * ist_ep_received_max(geometry) * geometry->row_bytes_max);
     return end;
 }
 
@@ -237,8 +234,8 @@ IST_LAYOUT_FN ist_ep_layout_map ist_ep_layout_of(const ist_ep_geometry *geometry
     uint64_t end = 0;
     at.meta_bytes = ist_layout_round(sizeof(ist_ep_head) + 4u * local, 16);
     at.ack_bytes = ist_layout_round(sizeof(ist_ep_ack) + 4u * local, 16);
-    at.descs_bytes = sizeof(ist_ep_stamp) +
-                     geometry->tokens_max * ist_ep_desc_bytes(geometry->topk_max);
+    at.descs_bytes =
+        sizeof(ist_ep_stamp) + geometry->tokens_max * ist_ep_desc_bytes(geometry->topk_max);
     at.weights_bytes = ist_layout_round(
         sizeof(ist_ep_stamp) + 4u * (uint64_t)geometry->tokens_max * geometry->topk_max, 16);
     at.message_bytes = ist_layout_round(sizeof(ist_ep_stamp) + geometry->row_bytes_max, 16);
@@ -246,9 +243,6 @@ IST_LAYOUT_FN ist_ep_layout_map ist_ep_layout_of(const ist_ep_geometry *geometry
                         ? ist_layout_round(at.meta_bytes + 4u * local, IST_LAYOUT_LINE)
                         : 0;
     at.state = ist_layout_take(&end, sizeof(ist_ep_state));
-    at.notices = ist_layout_take(&end, 8u * ranks);
-    at.beats = ist_layout_take(&end, 8u * ranks);
-    at.seen = ist_layout_take(&end, 8u * ranks);
     at.words = ist_layout_take(&end, 8u * channels * ranks);
     at.sent = ist_layout_take(&end, 8u * channels * ranks);
     at.verdict = ist_layout_take(&end, 8u * (uint64_t)ist_ep_word_count(geometry->rank_count));
@@ -275,9 +269,9 @@ typedef struct ist_ep_handle_head {
     uint32_t rank;
     uint32_t token_count; /**< N */
     uint32_t topk_dtype;
-    int32_t route_status; /**< IST_OK, or of the first bad id */
-    uint64_t updates;     /**< how often it was routed */
-    uint64_t checksum;    /**< over the geometry above */
+    int32_t route_status;  /**< IST_OK, or of the first bad id */
+    uint64_t updates;      /**< how often it was routed */
+    uint64_t checksum;     /**< over the geometry above */
     uint64_t dispatch_tag; /**< of the last dispatch, 0: none since the update */
     uint64_t pending_tag;  /**< of the staged operation, 0: none */
     uint64_t pending_generation;
@@ -286,23 +280,23 @@ typedef struct ist_ep_handle_head {
 
 /** Offsets in bytes from the start of handle memory. */
 typedef struct ist_ep_handle_map {
-    uint64_t ids;          /**< i64 or i32 [M][K], as given */
-    uint64_t idx;          /**< i32 [M][K], bad ones -1 */
-    uint64_t key;          /**< i32 [M][K], rank at its first k, else -1 */
-    uint64_t ordinal;      /**< u32 [M][K], of the entry among this rank's of the same expert */
-    uint64_t row;          /**< u32 [M][K], of the token among this rank's of the same rank */
+    uint64_t ids;            /**< i64 or i32 [M][K], as given */
+    uint64_t idx;            /**< i32 [M][K], bad ones -1 */
+    uint64_t key;            /**< i32 [M][K], rank at its first k, else -1 */
+    uint64_t ordinal;        /**< u32 [M][K], of the entry among this rank's of the same expert */
+    uint64_t row;            /**< u32 [M][K], of the token among this rank's of the same rank */
     uint64_t expert_entries; /**< u32 [E], entries for each expert */
-    uint64_t expert_within; /**< u32 [E], entries for lower experts of the same rank */
-    uint64_t send_count;   /**< u32 [R], rows for each rank */
-    uint64_t send_offset;  /**< u32 [R + 1] */
-    uint64_t descs;        /**< descriptors by (rank, token) */
+    uint64_t expert_within;  /**< u32 [E], entries for lower experts of the same rank */
+    uint64_t send_count;     /**< u32 [R], rows for each rank */
+    uint64_t send_offset;    /**< u32 [R + 1] */
+    uint64_t descs;          /**< descriptors by (rank, token) */
     uint64_t desc_bytes;
-    uint64_t weights;      /**< f32 [rows][K], as the descriptors (RANK_MAJOR) */
-    uint64_t acks;         /**< [R] ack_bytes of the layout: the last dispatch's answers */
-    uint64_t acked;        /**< u64 [W]: ranks that answered it */
-    uint64_t received;     /**< u32 [R + 1]: rows received from lower ranks */
-    uint64_t received_from;/**< u64 [W]: ranks whose rows were received whole */
-    uint64_t received_meta;/**< [R + 1] meta_bytes: slot bases by source, then totals */
+    uint64_t weights;        /**< f32 [rows][K], as the descriptors (RANK_MAJOR) */
+    uint64_t acks;           /**< [R] ack_bytes of the layout: the last dispatch's answers */
+    uint64_t acked;          /**< u64 [W]: ranks that answered it */
+    uint64_t received;       /**< u32 [R + 1]: rows received from lower ranks */
+    uint64_t received_from;  /**< u64 [W]: ranks whose rows were received whole */
+    uint64_t received_meta;  /**< [R + 1] meta_bytes: slot bases by source, then totals */
     uint64_t received_descs; /**< [G][M] descriptors of network peers */
     uint64_t bytes;
 } ist_ep_handle_map;
@@ -335,8 +329,8 @@ IST_LAYOUT_FN ist_ep_handle_map ist_ep_handle_map_of(const ist_ep_geometry *geom
     in.received = ist_layout_take(&end, 4u * (ranks + 1u));
     in.received_from = ist_layout_take(&end, 8u * words);
     in.received_meta = ist_layout_take(&end, (ranks + 1u) * at->meta_bytes);
-    in.received_descs = ist_layout_take(
-        &end, (uint64_t)ist_ep_gin_count(geometry) * geometry->tokens_max * in.desc_bytes);
+    in.received_descs = ist_layout_take(&end, (uint64_t)ist_ep_gin_count(geometry) *
+                                                  geometry->tokens_max * in.desc_bytes);
     in.bytes = ist_layout_round(end, 4096);
     return in;
 }
@@ -355,10 +349,10 @@ typedef struct ist_ep_route_report {
 
 /** How the last dispatch or combine ended; u64 lost[W] follow. */
 typedef struct ist_ep_record_head {
-    uint64_t started;    /**< operations begun */
-    uint64_t done;       /**< operations ended, written last */
-    uint64_t issue;      /**< largest issue number that ended */
-    uint64_t sequence;   /**< tag */
+    uint64_t started;  /**< operations begun */
+    uint64_t done;     /**< operations ended, written last */
+    uint64_t issue;    /**< largest issue number that ended */
+    uint64_t sequence; /**< tag */
     uint64_t generation;
     int32_t status;
     uint32_t complete;

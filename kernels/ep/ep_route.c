@@ -86,8 +86,7 @@ IST_DEVICE_FN void ist_ep_check_ids(ist_coop *coop, const ist_ep_route_args *arg
         bad->id = 0;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, entries)
-    {
+    IST_EACH_LANE (coop, i, entries) {
         int32_t status = ist_ep_judge_id(args, i);
         t->idx[i] = status == IST_OK ? (int32_t)ist_ep_given_id(args, i) : -1;
         if (status != IST_OK) {
@@ -130,16 +129,14 @@ IST_DEVICE_FN void ist_ep_number_rows(ist_coop *coop, const ist_ep_route_args *a
                                       const ist_ep_tables *t)
 {
     uint32_t entries = args->token_count * args->topk;
-    IST_EACH_LANE(coop, i, entries)
-    {
+    IST_EACH_LANE (coop, i, entries) {
         int first = t->idx[i] >= 0 && ist_ep_first_entry(args, t, i) == i;
         t->key[i] = first ? (int32_t)ist_ep_rank_of(args, t->idx[i]) : -1;
     }
     ist_coop_sync(coop);
     ist_coop_rank_by_key(coop, t->key, entries, t->row, t->send_count, args->geometry.rank_count);
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, entries)
-    {
+    IST_EACH_LANE (coop, i, entries) {
         if (t->idx[i] >= 0 && t->key[i] < 0) {
             t->row[i] = t->row[ist_ep_first_entry(args, t, i)];
         }
@@ -153,8 +150,7 @@ IST_DEVICE_FN void ist_ep_sum_up(ist_coop *coop, const ist_ep_route_args *args,
 {
     uint32_t ranks = args->geometry.rank_count;
     uint32_t *sums = (uint32_t *)ist_coop_scratch(coop, 1, 4u * ranks);
-    IST_EACH_LANE(coop, rank, ranks)
-    {
+    IST_EACH_LANE (coop, rank, ranks) {
         sums[rank] = t->send_count[rank];
         uint32_t experts = args->geometry.expert_count;
         uint32_t first = ist_ep_expert_first(experts, ranks, rank);
@@ -168,8 +164,7 @@ IST_DEVICE_FN void ist_ep_sum_up(ist_coop *coop, const ist_ep_route_args *args,
     ist_coop_sync(coop);
     uint32_t total = ist_coop_scan(coop, sums, ranks);
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, rank, ranks)
-    {
+    IST_EACH_LANE (coop, rank, ranks) {
         t->send_offset[rank] = sums[rank];
     }
     if (ist_coop_elect(coop)) {
@@ -186,16 +181,16 @@ IST_DEVICE_FN void ist_ep_describe(const ist_ep_route_args *args, const ist_ep_t
     uint32_t token = entry / args->topk;
     uint32_t start = token * args->topk;
     uint64_t row = (uint64_t)t->send_offset[rank] + t->row[entry];
-    uint32_t first = ist_ep_expert_first(args->geometry.expert_count, args->geometry.rank_count,
-                                         rank);
+    uint32_t first =
+        ist_ep_expert_first(args->geometry.expert_count, args->geometry.rank_count, rank);
     uint32_t *desc =
         (uint32_t *)(void *)(args->handle + args->in.descs + row * args->in.desc_bytes);
     desc[0] = token;
     for (uint32_t k = 0; k + 1u < args->in.desc_bytes / 4u; ++k) {
         int32_t expert = k < args->topk ? t->idx[start + k] : -1;
         int there = expert >= 0 && ist_ep_rank_of(args, expert) == rank;
-        desc[1u + k] = there ? ((uint32_t)expert - first) << 16 | t->ordinal[start + k]
-                             : IST_EP_ELSEWHERE;
+        desc[1u + k] =
+            there ? ((uint32_t)expert - first) << 16 | t->ordinal[start + k] : IST_EP_ELSEWHERE;
     }
 }
 
@@ -225,8 +220,7 @@ IST_DEVICE_FN void ist_ep_report_route(ist_coop *coop, const ist_ep_route_args *
         head->pending_slot = 0;
         ist_store_u32(coop, (uint32_t *)&report->status, (uint32_t)bad->status, IST_RELAXED,
                       IST_SCOPE_SYSTEM);
-        ist_store_u32(coop, &report->token, bad->entry / args->topk, IST_RELAXED,
-                      IST_SCOPE_SYSTEM);
+        ist_store_u32(coop, &report->token, bad->entry / args->topk, IST_RELAXED, IST_SCOPE_SYSTEM);
         ist_store_u32(coop, &report->k, bad->entry % args->topk, IST_RELAXED, IST_SCOPE_SYSTEM);
         ist_store_u64(coop, (uint64_t *)&report->id, (uint64_t)bad->id, IST_RELAXED,
                       IST_SCOPE_SYSTEM);
@@ -249,8 +243,7 @@ IST_KERNEL(ep_route, ist_ep_route_args)
     ist_coop_sync(coop);
     ist_ep_number_rows(coop, args, &t);
     ist_ep_sum_up(coop, args, &t);
-    IST_EACH_LANE(coop, i, entries)
-    {
+    IST_EACH_LANE (coop, i, entries) {
         if (t.key[i] >= 0) {
             ist_ep_describe(args, &t, i);
         }

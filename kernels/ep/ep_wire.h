@@ -15,7 +15,7 @@
 #ifndef IST_EP_WIRE_H
 #define IST_EP_WIRE_H
 
-#include "../kernel_wire.h"
+#include "../mask/mask_service.h"
 #include "ep_args.h"
 
 /** Outcome of an operation on memory that is not the handle's; beside ist_wire_outcome. */
@@ -27,7 +27,7 @@
 #define IST_EP_SCRATCH_RECORDS 4u /* metadata, IST_EP_CHUNK_BYTES */
 #define IST_EP_SCRATCH_DESCS 5u
 #define IST_EP_SCRATCH_ROWS 6u
-#define IST_EP_SCRATCH_SUMS 7u    /* u32 [L] running slots, u32 [R + 1] rows */
+#define IST_EP_SCRATCH_SUMS 7u /* u32 [L] running slots, u32 [R + 1] rows */
 
 #define IST_EP_HEADS 64u /* destinations served between two syncs */
 
@@ -40,7 +40,7 @@ typedef struct ist_ep_op_view {
     ist_ep_state_head before; /**< the state when the kernel began */
     uint64_t tag;
     uint64_t generation;
-    uint64_t base;  /**< of the slot in the window */
+    uint64_t base; /**< of the slot in the window */
     uint32_t slot;
     uint32_t block;
     uint32_t blocks;
@@ -82,8 +82,7 @@ IST_DEVICE_FN int ist_ep_handle_valid(const ist_ep_op_args *args)
     const ist_ep_handle_head *head = ist_ep_handle_of(args);
     return head->magic == IST_EP_HANDLE_MAGIC && head->version == IST_EP_HANDLE_VERSION &&
            head->layout == args->layout && head->topk == args->topk &&
-           head->token_count == args->token_count &&
-           head->checksum == ist_ep_handle_checksum(head);
+           head->token_count == args->token_count && head->checksum == ist_ep_handle_checksum(head);
 }
 
 /** What both sides of an operation must have equal, in one word. */
@@ -110,16 +109,6 @@ IST_DEVICE_FN ist_wire_channel ist_ep_flag_of(const ist_ep_op_view *op, ist_ep_f
                           op->slot * (uint32_t)IST_EP_FLAGS + (uint32_t)flag);
 }
 
-IST_DEVICE_FN ist_wire ist_ep_wire_of(const ist_dev_comm *dev, const ist_ep_layout_map *at)
-{
-    ist_wire wire;
-    wire.dev = dev;
-    wire.notices = at->notices;
-    wire.beats = at->beats;
-    wire.seen = at->seen;
-    return wire;
-}
-
 IST_DEVICE_FN uint8_t *ist_ep_results(ist_coop *coop, const ist_dev_comm *dev)
 {
     return (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_RESULTS, dev->rank_count);
@@ -128,8 +117,7 @@ IST_DEVICE_FN uint8_t *ist_ep_results(ist_coop *coop, const ist_dev_comm *dev)
 /** Scratch of the state, then of the verdict. */
 IST_DEVICE_FN ist_ep_state_head *ist_ep_scratch_head(ist_coop *coop, const ist_dev_comm *dev)
 {
-    uint32_t bytes =
-        (uint32_t)sizeof(ist_ep_state_head) + 16u * ist_ep_word_count(dev->rank_count);
+    uint32_t bytes = (uint32_t)sizeof(ist_ep_state_head) + 16u * ist_ep_word_count(dev->rank_count);
     return (ist_ep_state_head *)ist_coop_scratch(coop, IST_EP_SCRATCH_VERDICT, bytes);
 }
 
@@ -165,8 +153,8 @@ IST_DEVICE_FN void ist_ep_number(ist_coop *coop, ist_ep_op_view *op)
     const ist_ep_handle_head *head = ist_ep_handle_of(op->args);
     if (op->args->halves & IST_EP_SEND) {
         op->generation = ist_wire_generation(coop, op->dev);
-        op->tag = op->generation << IST_WIRE_EPOCH_BITS |
-                  ((op->before.epoch + 1u) & IST_WIRE_EPOCH_MASK);
+        op->tag =
+            op->generation << IST_WIRE_EPOCH_BITS | ((op->before.epoch + 1u) & IST_WIRE_EPOCH_MASK);
         op->slot = ist_ep_free_slot(op->before.busy, op->args->geometry.slot_count);
     } else {
         op->generation = head->pending_generation;
@@ -182,7 +170,7 @@ IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_
     ist_ep_state_head *before = ist_ep_scratch_head(coop, args->dev);
     op->args = args;
     op->dev = args->dev;
-    op->wire = ist_ep_wire_of(args->dev, &args->at);
+    op->wire = ist_mask_wire_of(args->dev, args->service);
     op->block = ist_coop_block(coop);
     op->blocks = ist_coop_block_count(coop);
     op->state = (ist_ep_state *)(void *)ist_ep_at(coop, op, args->at.state);
@@ -192,8 +180,7 @@ IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_
     op->rows_wait = op->blocks > 1u && (args->halves & IST_EP_SEND);
     ist_ep_number(coop, op);
     if ((args->halves & IST_EP_SEND) && op->block == 0 && ist_coop_elect(coop)) {
-        uint64_t begun =
-            ist_load_u64(coop, &args->record->started, IST_RELAXED, IST_SCOPE_SYSTEM);
+        uint64_t begun = ist_load_u64(coop, &args->record->started, IST_RELAXED, IST_SCOPE_SYSTEM);
         ist_store_u64(coop, &args->record->started, begun + 1u, IST_RELEASE, IST_SCOPE_SYSTEM);
     }
 }
@@ -223,8 +210,7 @@ IST_DEVICE_FN ist_wait_result ist_ep_meet_staged(ist_coop *coop, const ist_ep_op
         return IST_WAIT_DONE;
     }
     ist_coop_fetch_add(coop, &op->state->staged, 1, IST_ACQ_REL, IST_SCOPE_DEVICE);
-    return ist_ep_await_block(coop, op, &op->state->staged,
-                              op->before.staged_base + op->blocks);
+    return ist_ep_await_block(coop, op, &op->state->staged, op->before.staged_base + op->blocks);
 }
 
 /** Destinations first + i * blocks, i < count, that are active: 1 in marks[i]. A rank that is out
@@ -234,8 +220,7 @@ IST_DEVICE_FN void ist_ep_mark_active(ist_coop *coop, const ist_ep_op_view *op, 
 {
     ist_coop_sync(coop);
     int out = ist_wire_evicted(coop, op->dev);
-    IST_EACH_LANE(coop, i, count)
-    {
+    IST_EACH_LANE (coop, i, count) {
         marks[i] = (uint8_t)(!out && ist_mask_active(coop, op->dev, first + i * op->blocks));
     }
     ist_coop_sync(coop);
@@ -256,8 +241,7 @@ IST_DEVICE_FN ist_ep_head *ist_ep_fill_heads(ist_coop *coop, const ist_ep_op_vie
     const uint32_t *rows = (const uint32_t *)(const void *)(args->handle + args->in.send_count);
     ist_ep_head *heads =
         (ist_ep_head *)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
-    IST_EACH_LANE(coop, i, count)
-    {
+    IST_EACH_LANE (coop, i, count) {
         heads[i].tag = op->tag;
         heads[i].shape = ist_ep_shape(args);
         heads[i].offset = args->rows_window == 0 ? op->base + stage : args->rows_offset;
@@ -278,8 +262,7 @@ IST_DEVICE_FN void ist_ep_raise(ist_coop *coop, const ist_ep_op_view *op, ist_ep
 {
     ist_wire_channel channel = ist_ep_flag_of(op, flag);
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, count)
-    {
+    IST_EACH_LANE (coop, i, count) {
         uint32_t peer = first + i * stride;
         if (marks[i] && ist_dev_is_lsa(op->dev, peer)) {
             ist_wire_raise_lsa(coop, op->dev, channel, op->tag, peer);
@@ -305,13 +288,12 @@ IST_DEVICE_FN uint64_t ist_ep_mine(const ist_ep_op_view *op, uint64_t array, uin
 IST_DEVICE_FN uint64_t ist_ep_gin_part(const ist_ep_op_view *op, uint64_t array, uint64_t bytes,
                                        uint32_t peer)
 {
-    return op->base + array +
-           ist_ep_gin_index(&op->args->geometry, op->dev->rank, peer) * bytes;
+    return op->base + array + ist_ep_gin_index(&op->args->geometry, op->dev->rank, peer) * bytes;
 }
 
 /** Puts bytes of this window into a network peer's. Collective. */
-IST_DEVICE_FN void ist_ep_put(ist_coop *coop, const ist_ep_op_view *op, uint32_t peer,
-                              uint64_t to, uint64_t from, uint64_t bytes)
+IST_DEVICE_FN void ist_ep_put(ist_coop *coop, const ist_ep_op_view *op, uint32_t peer, uint64_t to,
+                              uint64_t from, uint64_t bytes)
 {
     ist_gin_action none;
     none.kind = IST_GIN_NONE;
@@ -341,19 +323,39 @@ IST_DEVICE_FN int ist_ep_stamp_is(ist_coop *coop, const ist_ep_op_view *op, uint
 
 /* ---- deciding --------------------------------------------------------------------------------- */
 
-/** Block 0: waits for a flag of all active ranks. @return ist_wire_outcome. Collective. */
+/** Waits for a flag of all active ranks. @return ist_wire_outcome. Collective. */
 IST_DEVICE_FN uint32_t ist_ep_await_peers(ist_coop *coop, const ist_ep_op_view *op,
                                           ist_ep_flag flag, uint8_t *results)
 {
     ist_wire_want want;
     want.channel = ist_ep_flag_of(op, flag);
     want.tag = op->tag;
-    want.position = 2u * (op->before.receives + 1u) + (uint32_t)flag;
+    want.position =
+        (uint32_t)flag + ist_load_u64(coop, &op->state->position, IST_RELAXED, IST_SCOPE_DEVICE);
     want.deadline_ns = op->args->deadline_ns;
-    want.operation = op->args->operation == IST_EP_OP_DISPATCH ? IST_DEV_OP_EP_DISPATCH
-                                                               : IST_DEV_OP_EP_COMBINE;
+    want.operation =
+        op->args->operation == IST_EP_OP_DISPATCH ? IST_DEV_OP_EP_DISPATCH : IST_DEV_OP_EP_COMBINE;
     want.reserved = 0;
     return ist_wire_wait(coop, &op->wire, &want, results);
+}
+
+/**
+ * Block 0: begins the receive half; nobody counts yet. @return ist_wire_outcome of the wait for the
+ * ready flags. Collective.
+ */
+IST_DEVICE_FN uint32_t ist_ep_begin_receive(ist_coop *coop, const ist_ep_op_view *op,
+                                            uint8_t *results)
+{
+    uint64_t position = ist_wire_enter(coop, &op->wire);
+    IST_EACH_LANE (coop, peer, op->dev->rank_count) {
+        results[peer] = IST_WAIT_MASKED;
+    }
+    if (ist_coop_elect(coop)) {
+        ist_store_u64(coop, &op->state->position, position, IST_RELAXED, IST_SCOPE_DEVICE);
+    }
+    ist_coop_sync(coop);
+    return ist_wire_noticed(coop, &op->wire) ? (uint32_t)IST_WIRE_EVICTED
+                                             : ist_ep_await_peers(coop, op, IST_EP_READY, results);
 }
 
 /** Results that say why a rank that came is not used. */
@@ -371,8 +373,7 @@ IST_DEVICE_FN void ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op, const
         head->lost = 0;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, peer, dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
         marks[peer] = results[peer] >= IST_EP_RESULT_BROKEN;
         if (marks[peer]) {
             int shape = results[peer] == IST_EP_RESULT_SHAPE;
@@ -401,8 +402,7 @@ IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, cons
     uint64_t *verdict = (uint64_t *)(void *)ist_ep_at(coop, op, at->verdict);
     uint64_t *intact = (uint64_t *)(void *)ist_ep_at(coop, op, at->intact);
     int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) != 0;
-    IST_EACH_LANE(coop, w, ist_ep_word_count(dev->rank_count))
-    {
+    IST_EACH_LANE (coop, w, ist_ep_word_count(dev->rank_count)) {
         uint64_t word = 0;
         for (uint32_t i = 0; !none && i < 64u && w * 64u + i < dev->rank_count; ++i) {
             word |= (uint64_t)(results[w * 64u + i] == IST_WAIT_DONE) << i;
@@ -413,7 +413,8 @@ IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, cons
     if (ist_coop_elect(coop)) {
         uint64_t trouble = 0;
         for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
-            trouble = results[peer] == IST_EP_RESULT_SHAPE ? (uint64_t)(-IST_ERR_MISMATCH) : trouble;
+            trouble =
+                results[peer] == IST_EP_RESULT_SHAPE ? (uint64_t)(-IST_ERR_MISMATCH) : trouble;
         }
         ist_store_u64(coop, &op->state->outcome, outcome, IST_RELAXED, IST_SCOPE_DEVICE);
         ist_store_u64(coop, &op->state->trouble, trouble, IST_RELAXED, IST_SCOPE_DEVICE);
@@ -430,9 +431,8 @@ IST_DEVICE_FN uint32_t ist_ep_learn(ist_coop *coop, const ist_ep_op_view *op)
 {
     const ist_dev_comm *dev = op->dev;
     uint64_t *verdict = ist_ep_verdict_of(coop, dev);
-    if (op->block != 0 &&
-        ist_ep_await_block(coop, op, &op->state->decided, op->before.decided_base + 1u) !=
-            IST_WAIT_DONE) {
+    if (op->block != 0 && ist_ep_await_block(coop, op, &op->state->decided,
+                                             op->before.decided_base + 1u) != IST_WAIT_DONE) {
         return IST_WIRE_ABORTED;
     }
     ist_coop_sync(coop);
@@ -460,8 +460,7 @@ IST_DEVICE_FN int ist_ep_is_last(ist_coop *coop, const ist_ep_op_view *op)
         ist_coop_sync(coop);
         return 1;
     }
-    uint64_t before =
-        ist_coop_fetch_add(coop, &op->state->left, 1, IST_ACQ_REL, IST_SCOPE_DEVICE);
+    uint64_t before = ist_coop_fetch_add(coop, &op->state->left, 1, IST_ACQ_REL, IST_SCOPE_DEVICE);
     return before + 1u == op->before.left_base + op->blocks;
 }
 
@@ -475,8 +474,7 @@ IST_DEVICE_FN void ist_ep_settle(ist_coop *coop, const ist_ep_op_view *op, uint8
     ist_row_copy(coop, intact, ist_ep_at(coop, op, op->args->at.intact),
                  8u * (uint64_t)ist_ep_word_count(dev->rank_count));
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, peer, dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
         int broken = ist_ep_is_in(verdict, peer) && !ist_ep_is_in(intact, peer);
         results[peer] = broken ? IST_EP_RESULT_BROKEN : IST_WAIT_DONE;
     }
@@ -495,8 +493,7 @@ IST_DEVICE_FN void ist_ep_notify_silent(ist_coop *coop, const ist_ep_op_view *op
         head->lost = 0;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, peer, dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
         marks[peer] = 0;
         if (results[peer] != IST_WAIT_DONE) {
             uint64_t sent = ist_load_u64(coop, ist_wire_word(coop, dev, ready.sent, peer),
@@ -527,9 +524,11 @@ IST_DEVICE_FN uint32_t ist_ep_await_answers(ist_coop *coop, const ist_ep_op_view
         (tolerant || (outcome & IST_WIRE_LOST) == 0)) {
         outcome |= ist_ep_await_peers(coop, op, IST_EP_ACK, results);
     } else {
-        IST_EACH_LANE(coop, peer, op->dev->rank_count)
-        {
-            results[peer] = IST_WAIT_MASKED;
+        /* Who has answered needs no notice: a rank that is out must not take the others with it. */
+        ist_wire_channel ack = ist_ep_flag_of(op, IST_EP_ACK);
+        IST_EACH_LANE (coop, peer, op->dev->rank_count) {
+            int answered = ist_wire_flag(coop, op->dev, ack, peer) == op->tag;
+            results[peer] = answered ? IST_WAIT_DONE : IST_WAIT_MASKED;
         }
         ist_coop_sync(coop);
     }
@@ -549,7 +548,7 @@ IST_DEVICE_FN int32_t ist_ep_status(ist_coop *coop, const ist_ep_op_view *op, ui
         return IST_ERR_ABORTED;
     }
     if (outcome & IST_WIRE_EVICTED) {
-        return IST_ERR_EVICTED;
+        return ist_wire_tolerant(op->dev) ? IST_ERR_EVICTED : IST_ERR_TIMEOUT;
     }
     if (outcome & IST_EP_FOREIGN) {
         return IST_ERR_OBJECT;
@@ -575,8 +574,7 @@ IST_DEVICE_FN void ist_ep_write_record(ist_coop *coop, const ist_ep_op_view *op,
     uint32_t ranks = op->dev->rank_count;
     int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED | IST_EP_FOREIGN)) != 0;
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, w, ist_ep_word_count(ranks))
-    {
+    IST_EACH_LANE (coop, w, ist_ep_word_count(ranks)) {
         uint64_t all = ranks - w * 64u >= 64u ? UINT64_MAX : (UINT64_C(1) << (ranks % 64u)) - 1u;
         contributed[w] = none ? 0 : contributed[w];
         ist_store_u64(coop, words + w, all & ~contributed[w], IST_RELAXED, IST_SCOPE_SYSTEM);
@@ -621,8 +619,6 @@ IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op, uint
     }
     ist_store_u64(coop, &head->epoch, op->before.epoch + sends, IST_RELAXED, IST_SCOPE_DEVICE);
     ist_store_u64(coop, &head->busy, busy, IST_RELAXED, IST_SCOPE_DEVICE);
-    ist_store_u64(coop, &head->receives, op->before.receives + receives, IST_RELAXED,
-                  IST_SCOPE_DEVICE);
     ist_store_u64(coop, &head->staged_base, op->before.staged_base + (ran && sends ? met : 0u),
                   IST_RELAXED, IST_SCOPE_DEVICE);
     ist_store_u64(coop, &head->decided_base,

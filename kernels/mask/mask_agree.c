@@ -18,23 +18,22 @@ IST_KERNEL(mask_agree, ist_mask_agree_args)
     ist_mask_flood flood;
     flood.dev = dev;
     flood.at = ist_mask_layout_of(dev->rank_count);
-    flood.position = ist_mask_enter(coop, dev, &flood.at);
-    flood.deadline_ns = args->deadline_ns * IST_MASK_PATIENCE;
+    ist_wire wire = ist_mask_wire(dev);
+    flood.position = ist_wire_enter(coop, &wire);
+    flood.deadline_ns = args->deadline_ns;
     flood.operation = IST_DEV_OP_AGREE;
     flood.rounds = 0;
     uint64_t generation = ist_wire_generation(coop, dev);
     flood.pair = (uint32_t)(generation & 1u);
     flood.reserved = 0;
     flood.instance = generation << IST_MASK_GENERATION_SHIFT;
-    ist_wire wire = ist_mask_wire(dev, &flood.at);
     int32_t status = IST_ERR_EVICTED;
     ist_point(coop, "mask.agree.begin");
     if (!ist_wire_noticed(coop, &wire)) {
         status = ist_mask_agree_on(coop, &flood);
     }
     if (status == IST_OK && ist_coop_elect(coop)) {
-        ist_store_u64(coop, &dev->mask->generation, generation + 1u, IST_RELEASE,
-                      IST_SCOPE_SYSTEM);
+        ist_store_u64(coop, &dev->mask->generation, generation + 1u, IST_RELEASE, IST_SCOPE_SYSTEM);
     }
     ist_mask_answer(coop, dev, args->result, args->sequence, status, flood.rounds);
 }

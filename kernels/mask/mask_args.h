@@ -33,10 +33,10 @@
 #define IST_MASK_RANKS_MAX 16384u
 
 /**
- * Patience of these kernels, in deadlines a wait: other protocols keep their beats elsewhere, and a
- * rank may come here up to two deadlines after another when a peer died between them.
+ * Patience of the host's exchange in a clean, in deadlines: a rank may come one or two deadlines
+ * after another when a peer died during the last operation, and the host sees no beats.
  */
-#define IST_MASK_PATIENCE 3u
+#define IST_MASK_PATIENCE 4u
 
 /** Tags of agreements: kind, generation, round + 1. */
 #define IST_MASK_GENERATION_SHIFT 20u
@@ -113,7 +113,8 @@ typedef enum ist_mask_channel {
 /** First words of the window; only this rank touches them. */
 typedef struct ist_mask_state {
     uint64_t barrier_epoch; /**< barriers since the last clean */
-    uint64_t launches;      /**< kernels that waited since the last clean, equal on all ranks */
+    uint64_t launches;      /**< kernels that waited since the last clean, of all protocols of the
+                                 communicator; equal on all ranks */
 } ist_mask_state;
 
 /** One message of the flooding. View words follow. */
@@ -142,8 +143,8 @@ IST_LAYOUT_FN ist_mask_layout ist_mask_layout_of(uint32_t rank_count)
     ist_mask_layout at;
     uint64_t ranks = rank_count;
     uint64_t end = 0;
-    at.message_bytes = ist_layout_round(sizeof(ist_mask_message) + (ranks + 63u) / 64u * 8u,
-                                        IST_LAYOUT_LINE);
+    at.message_bytes =
+        ist_layout_round(sizeof(ist_mask_message) + (ranks + 63u) / 64u * 8u, IST_LAYOUT_LINE);
     at.state = ist_layout_take(&end, sizeof(ist_mask_state));
     at.words = ist_layout_take(&end, IST_MASK_CHANNELS * ranks * 8u);
     at.sent = ist_layout_take(&end, IST_MASK_CHANNELS * ranks * 8u);

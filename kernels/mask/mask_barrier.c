@@ -19,18 +19,17 @@ IST_KERNEL(mask_barrier, ist_mask_barrier_args)
 {
     const ist_dev_comm *dev = args->dev;
     ist_mask_layout at = ist_mask_layout_of(dev->rank_count);
-    ist_wire wire = ist_mask_wire(dev, &at);
+    ist_wire wire = ist_mask_wire(dev);
     ist_mask_state *state = ist_mask_state_of(coop, dev, &at);
     uint8_t *active = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
-    uint64_t position = ist_mask_enter(coop, dev, &at);
-    uint64_t epoch =
-        1u + ist_load_u64(coop, &state->barrier_epoch, IST_RELAXED, IST_SCOPE_DEVICE);
+    uint64_t position = ist_wire_enter(coop, &wire);
+    uint64_t epoch = 1u + ist_load_u64(coop, &state->barrier_epoch, IST_RELAXED, IST_SCOPE_DEVICE);
     ist_wire_want want;
     want.channel = ist_mask_channel_of(dev, &at, IST_MASK_BARRIER + (uint32_t)(epoch & 1u));
-    want.tag = ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS |
-               (epoch & IST_WIRE_EPOCH_MASK);
+    want.tag =
+        ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS | (epoch & IST_WIRE_EPOCH_MASK);
     want.position = position;
-    want.deadline_ns = args->deadline_ns * IST_MASK_PATIENCE;
+    want.deadline_ns = args->deadline_ns;
     want.operation = IST_DEV_OP_BARRIER;
     want.reserved = 0;
     ist_coop_sync(coop);

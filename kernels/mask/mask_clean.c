@@ -29,13 +29,11 @@ IST_DEVICE_FN void ist_mask_admit(ist_coop *coop, const ist_mask_clean_args *arg
 {
     const ist_dev_comm *dev = args->dev;
     uint32_t words = ist_mask_word_count(dev);
-    IST_EACH_LANE(coop, i, words)
-    {
+    IST_EACH_LANE (coop, i, words) {
         uint64_t word = ist_load_u64(coop, &args->participants[i], IST_RELAXED, IST_SCOPE_SYSTEM);
         ist_store_u64(coop, &dev->mask->words[i], word, IST_RELAXED, IST_SCOPE_SYSTEM);
     }
-    IST_EACH_LANE(coop, peer, dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
         if (!ist_dev_is_lsa(dev, peer)) {
             ist_gin_peer_clear(coop, dev, peer);
         }
@@ -53,7 +51,7 @@ IST_DEVICE_FN void ist_mask_admit(ist_coop *coop, const ist_mask_clean_args *arg
 IST_DEVICE_FN uint32_t ist_mask_drain(ist_coop *coop, const ist_mask_flood *flood)
 {
     const ist_dev_comm *dev = flood->dev;
-    ist_wire wire = ist_mask_wire(dev, &flood->at);
+    ist_wire wire = ist_mask_wire(dev);
     uint8_t *active = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
     ist_wire_want want;
     want.channel = ist_mask_channel_of(dev, &flood->at, IST_MASK_DRAIN);
@@ -112,8 +110,9 @@ IST_KERNEL(mask_clean, ist_mask_clean_args)
         ist_store_u64(coop, &state->launches, 0, IST_RELAXED, IST_SCOPE_DEVICE);
     }
     ist_coop_sync(coop);
-    flood.position = ist_mask_enter(coop, dev, &flood.at);
-    flood.deadline_ns = args->deadline_ns * IST_MASK_PATIENCE;
+    ist_wire wire = ist_mask_wire(dev);
+    flood.position = ist_wire_enter(coop, &wire);
+    flood.deadline_ns = args->deadline_ns;
     flood.operation = IST_DEV_OP_CLEAN;
     flood.pair = 2;
     flood.rounds = 0;

@@ -92,13 +92,11 @@ IST_DEVICE_FN uint64_t ist_mask_compose(ist_coop *coop, const ist_mask_flood *fl
     ist_mask_view *view = ist_mask_view_of(coop, dev);
     uint64_t *sent = ist_mask_view_sent(view);
     uint64_t outbox = flood->at.outbox + ist_mask_box(flood, round) * flood->at.message_bytes;
-    ist_mask_message *message =
-        (ist_mask_message *)ist_coop_scratch(coop, IST_MASK_SCRATCH_MESSAGE,
-                                             (uint32_t)ist_mask_message_bytes(dev));
+    ist_mask_message *message = (ist_mask_message *)ist_coop_scratch(
+        coop, IST_MASK_SCRATCH_MESSAGE, (uint32_t)ist_mask_message_bytes(dev));
     uint64_t *words = (uint64_t *)(message + 1);
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, ist_mask_word_count(dev))
-    {
+    IST_EACH_LANE (coop, i, ist_mask_word_count(dev)) {
         sent[i] = ist_load_u64(coop, &dev->mask->words[i], IST_RELAXED, IST_SCOPE_SYSTEM);
         words[i] = sent[i];
     }
@@ -107,8 +105,7 @@ IST_DEVICE_FN uint64_t ist_mask_compose(ist_coop *coop, const ist_mask_flood *fl
         message->decided = decided;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, peer, dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
         active[peer] = (uint8_t)((sent[peer / 64u] >> (peer % 64u)) & 1u);
     }
     ist_row_copy(coop, ist_window_local(coop, dev, 0, outbox), message,
@@ -157,8 +154,8 @@ IST_DEVICE_FN void ist_mask_merge_one(ist_coop *coop, const ist_mask_flood *floo
     ist_mask_view *view = ist_mask_view_of(coop, dev);
     uint64_t *sent = ist_mask_view_sent(view);
     uint64_t *now = ist_mask_view_now(view, dev);
-    ist_mask_message *message = (ist_mask_message *)ist_coop_scratch(coop, IST_MASK_SCRATCH_MESSAGE,
-                                                                     (uint32_t)bytes);
+    ist_mask_message *message =
+        (ist_mask_message *)ist_coop_scratch(coop, IST_MASK_SCRATCH_MESSAGE, (uint32_t)bytes);
     const uint64_t *words = (const uint64_t *)(message + 1);
     ist_coop_sync(coop);
     ist_row_copy(coop, message, ist_window_local(coop, dev, 0, ist_mask_inbox(flood, round, peer)),
@@ -177,8 +174,7 @@ IST_DEVICE_FN void ist_mask_merge_one(ist_coop *coop, const ist_mask_flood *floo
         view->excluded = (own & 1u) ? view->excluded : peer + 1u;
         view->decided = message->decided != 0 ? 1u : view->decided;
     }
-    IST_EACH_LANE(coop, i, ist_mask_word_count(dev))
-    {
+    IST_EACH_LANE (coop, i, ist_mask_word_count(dev)) {
         if (words[i] != sent[i]) {
             view->differs = 1;
         }
@@ -201,8 +197,7 @@ IST_DEVICE_FN void ist_mask_merge(ist_coop *coop, const ist_mask_flood *flood, u
         view->stale = 0;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, i, ist_mask_word_count(dev))
-    {
+    IST_EACH_LANE (coop, i, ist_mask_word_count(dev)) {
         now[i] = ist_load_u64(coop, &dev->mask->words[i], IST_RELAXED, IST_SCOPE_SYSTEM);
         if (now[i] != sent[i]) {
             view->differs = 1;
@@ -221,12 +216,11 @@ IST_DEVICE_FN void ist_mask_merge(ist_coop *coop, const ist_mask_flood *flood, u
 IST_DEVICE_FN void ist_mask_apply(ist_coop *coop, const ist_mask_flood *flood)
 {
     const ist_dev_comm *dev = flood->dev;
-    ist_wire wire = ist_mask_wire(dev, &flood->at);
+    ist_wire wire = ist_mask_wire(dev);
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
     const uint64_t *now = ist_mask_view_now(ist_mask_view_of(coop, dev), dev);
     ist_coop_sync(coop);
-    IST_EACH_LANE(coop, peer, dev->rank_count)
-    {
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
         int stays = (int)((now[peer / 64u] >> (peer % 64u)) & 1u);
         marks[peer] = (uint8_t)(!stays && ist_mask_active(coop, dev, peer));
         if (marks[peer]) {
@@ -235,8 +229,7 @@ IST_DEVICE_FN void ist_mask_apply(ist_coop *coop, const ist_mask_flood *flood)
         }
     }
     ist_wire_notify(coop, &wire, marks);
-    IST_EACH_LANE(coop, i, ist_mask_word_count(dev))
-    {
+    IST_EACH_LANE (coop, i, ist_mask_word_count(dev)) {
         ist_store_u64(coop, &dev->mask->words[i], now[i], IST_RELEASE, IST_SCOPE_SYSTEM);
     }
     ist_coop_sync(coop);
@@ -256,7 +249,7 @@ IST_DEVICE_FN int32_t ist_mask_receive(ist_coop *coop, const ist_mask_flood *flo
                                        uint8_t *results)
 {
     const ist_dev_comm *dev = flood->dev;
-    ist_wire wire = ist_mask_wire(dev, &flood->at);
+    ist_wire wire = ist_mask_wire(dev);
     ist_wire_want want;
     want.channel =
         ist_mask_channel_of(dev, &flood->at, IST_MASK_FLOOD + ist_mask_box(flood, round));
@@ -269,7 +262,32 @@ IST_DEVICE_FN int32_t ist_mask_receive(ist_coop *coop, const ist_mask_flood *flo
     if (outcome & IST_WIRE_ABORTED) {
         return IST_ERR_ABORTED;
     }
-    return (outcome & IST_WIRE_EVICTED) ? IST_ERR_EVICTED : IST_OK;
+    /* Who was stopped finds all messages at once, and that the senders have given up on it. */
+    return ist_wire_noticed(coop, &wire) ? IST_ERR_EVICTED : IST_OK;
+}
+
+/**
+ * Tells the ranks outside the mask that the others go on without them: one that the program itself
+ * took out of all masks hears it from nobody else, and would agree with itself. Collective.
+ */
+IST_DEVICE_FN void ist_mask_tell_outsiders(ist_coop *coop, const ist_mask_flood *flood)
+{
+    const ist_dev_comm *dev = flood->dev;
+    ist_wire wire = ist_mask_wire(dev);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
+    uint32_t outside = 0;
+    ist_wire_active(coop, dev, marks);
+    for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
+        outside += marks[peer] == 0;
+    }
+    ist_coop_sync(coop);
+    if (outside == 0) {
+        return;
+    }
+    IST_EACH_LANE (coop, peer, dev->rank_count) {
+        marks[peer] = (uint8_t)!marks[peer];
+    }
+    ist_wire_notify(coop, &wire, marks);
 }
 
 /**
@@ -281,6 +299,7 @@ IST_DEVICE_FN int32_t ist_mask_agree_on(ist_coop *coop, ist_mask_flood *flood)
     const ist_dev_comm *dev = flood->dev;
     uint8_t *results = ist_mask_results(coop, dev);
     ist_mask_view *view = ist_mask_view_of(coop, dev);
+    ist_mask_tell_outsiders(coop, flood);
     for (uint32_t round = 0; round <= dev->rank_count + 1u; ++round) {
         flood->rounds = round + 1u;
         ist_mask_send(coop, flood, round, 0);

@@ -8,24 +8,12 @@
 
 #include "../kernel_wire.h"
 #include "mask_args.h"
-
-/** Positions of one launch. */
-#define IST_MASK_POSITIONS_BITS 18u
+#include "mask_service.h"
 
 /** Scratch slots of these kernels. */
 #define IST_MASK_SCRATCH_RESULTS IST_WIRE_SCRATCH_FIRST_FREE
 #define IST_MASK_SCRATCH_VIEW (IST_WIRE_SCRATCH_FIRST_FREE + 1u)
 #define IST_MASK_SCRATCH_MESSAGE (IST_WIRE_SCRATCH_FIRST_FREE + 2u)
-
-IST_DEVICE_FN ist_wire ist_mask_wire(const ist_dev_comm *dev, const ist_mask_layout *at)
-{
-    ist_wire wire;
-    wire.dev = dev;
-    wire.notices = at->notices;
-    wire.beats = at->beats;
-    wire.seen = at->seen;
-    return wire;
-}
 
 IST_DEVICE_FN ist_wire_channel ist_mask_channel_of(const ist_dev_comm *dev,
                                                    const ist_mask_layout *at, uint32_t channel)
@@ -51,23 +39,9 @@ IST_DEVICE_FN uint8_t *ist_mask_results(ist_coop *coop, const ist_dev_comm *dev)
     return (uint8_t *)ist_coop_scratch(coop, IST_MASK_SCRATCH_RESULTS, dev->rank_count);
 }
 
-/** Numbers this launch: the first position of its waits. Collective. */
-IST_DEVICE_FN uint64_t ist_mask_enter(ist_coop *coop, const ist_dev_comm *dev,
-                                      const ist_mask_layout *at)
-{
-    ist_mask_state *state = ist_mask_state_of(coop, dev, at);
-    uint64_t before = ist_load_u64(coop, &state->launches, IST_RELAXED, IST_SCOPE_DEVICE);
-    ist_coop_sync(coop);
-    if (ist_coop_elect(coop)) {
-        ist_store_u64(coop, &state->launches, before + 1u, IST_RELAXED, IST_SCOPE_DEVICE);
-    }
-    return (before + 1u) << IST_MASK_POSITIONS_BITS;
-}
-
 /** Writes the answer for the host, `sequence` last. Collective. */
-IST_DEVICE_FN void ist_mask_answer(ist_coop *coop, const ist_dev_comm *dev,
-                                   ist_mask_result *result, uint64_t sequence, int32_t status,
-                                   uint32_t rounds)
+IST_DEVICE_FN void ist_mask_answer(ist_coop *coop, const ist_dev_comm *dev, ist_mask_result *result,
+                                   uint64_t sequence, int32_t status, uint32_t rounds)
 {
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {

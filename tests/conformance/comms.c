@@ -54,8 +54,11 @@ static ist_status open_main(ist_world *world, void *arg)
         EXPECT_OK(world, ist_unique_id_create(world, &all->id));
     }
     EXPECT_OK(world, meet(first, stream));
-    ist_comm_desc desc = {.size = sizeof(desc), .id = &all->id, .rank_count = count,
-                          .rank = count - 1 - rank, .deadline_ns = 50000000};
+    ist_comm_desc desc = {.size = sizeof(desc),
+                          .id = &all->id,
+                          .rank_count = count,
+                          .rank = count - 1 - rank,
+                          .deadline_ns = 50000000};
     EXPECT_OK(world, ist_comm_open(world, &desc, &reversed));
     IST_TEST_PASS_ON(expect_shape(world, reversed, count - 1 - rank, count));
     EXPECT_OK(world, meet(reversed, stream));
@@ -158,8 +161,7 @@ static void a_late_rank_fails_too(void **state)
 
 static ist_status disagree_main(ist_world *world, void *arg)
 {
-    ist_comm_desc desc = {.size = sizeof(desc), .check = IST_CHECK_PEERS,
-                          .deadline_ns = 20000000};
+    ist_comm_desc desc = {.size = sizeof(desc), .check = IST_CHECK_PEERS, .deadline_ns = 20000000};
     uint32_t rank = ist_world_rank(world);
     ist_comm *comm = NULL;
     (void)arg;
@@ -201,8 +203,8 @@ static void expect_place(const shared *all, uint32_t rank, uint32_t ranks, uint3
             continue;
         }
         ++*count;
-        *place += all->key[other] < all->key[rank] ||
-                  (all->key[other] == all->key[rank] && other < rank);
+        *place +=
+            all->key[other] < all->key[rank] || (all->key[other] == all->key[rank] && other < rank);
     }
 }
 

@@ -84,16 +84,14 @@ static ist_status scratch_main(ist_world *world, void *arg)
     (void)arg;
     IST_TEST_PASS_ON(ist_test_rank_open(world, &setup, &test));
     tk_scratch_args scratch = {.out = (uint64_t *)(void *)test.out, .bytes_a_slot = 8192};
-    IST_TEST_PASS_ON(
-        ist_test_launch(&test, &ist_kernel_tk_scratch, 3, &scratch, sizeof(scratch)));
+    IST_TEST_PASS_ON(ist_test_launch(&test, &ist_kernel_tk_scratch, 3, &scratch, sizeof(scratch)));
     IST_TEST_PASS_ON(download(&test, 0, out, sizeof(out)));
     EXPECT_EQUAL(world, out[0], 0);
     EXPECT_EQUAL(world, out[1], 0);
     EXPECT_EQUAL(world, out[2], 0);
     tk_atomics_args atomics = {.words = (uint64_t *)(void *)(test.out + 4096),
                                .out = (uint64_t *)(void *)test.out};
-    IST_TEST_PASS_ON(
-        ist_test_launch(&test, &ist_kernel_tk_atomics, 1, &atomics, sizeof(atomics)));
+    IST_TEST_PASS_ON(ist_test_launch(&test, &ist_kernel_tk_atomics, 1, &atomics, sizeof(atomics)));
     IST_TEST_PASS_ON(download(&test, 0, out, sizeof(out)));
     EXPECT_EQUAL(world, out[0], 0);
     EXPECT_EQUAL(world, out[1], 5);
@@ -225,8 +223,11 @@ static ist_status check_row(ist_test_rank *test, uint64_t bytes, uint32_t shift,
     IST_TEST_PASS_ON(upload(test, 0, source, ROOM));
     IST_TEST_PASS_ON(upload(test, TARGET, before, ROOM));
     uint32_t to = 64 + (shift * 5) % 16;
-    tk_row_args args = {.dst = test->out + TARGET + to, .src = test->out + shift, .bytes = bytes,
-                        .fill = fill, .value = 0xa5};
+    tk_row_args args = {.dst = test->out + TARGET + to,
+                        .src = test->out + shift,
+                        .bytes = bytes,
+                        .fill = fill,
+                        .value = 0xa5};
     IST_TEST_PASS_ON(ist_test_launch(test, &ist_kernel_tk_row, 1, &args, sizeof(args)));
     IST_TEST_PASS_ON(download(test, TARGET, after, ROOM));
     for (uint32_t i = 0; i < bytes; ++i) {
@@ -268,8 +269,8 @@ static ist_status rows_main(ist_world *world, void *arg)
             IST_TEST_PASS_ON(check_row(&test, odd_sizes[i], shift, false, &random));
         }
         IST_TEST_PASS_ON(check_row(&test, odd_sizes[i], 1, true, &random));
-        IST_TEST_PASS_ON(check_row_many(&test, (uint32_t)i % IST_ROW_TARGETS_MAX + 1,
-                                        odd_sizes[i], &random));
+        IST_TEST_PASS_ON(
+            check_row_many(&test, (uint32_t)i % IST_ROW_TARGETS_MAX + 1, odd_sizes[i], &random));
     }
     IST_TEST_PASS_ON(check_row_many(&test, 0, 64, &random));
     IST_TEST_PASS_ON(check_row_many(&test, IST_ROW_TARGETS_MAX, 4099, &random));
@@ -388,8 +389,8 @@ static uint32_t random_bits(const format *of, uint64_t *random, bool special)
 static void reduction_random(reduction *made, uint64_t *random, bool special)
 {
     for (uint32_t s = 0; s < made->count; ++s) {
-        made->weight[s] = special && s == 1 ? -0.0f
-                                            : (float)ist_test_random_below(random, 4000) / 1999.0f;
+        made->weight[s] =
+            special && s == 1 ? -0.0f : (float)ist_test_random_below(random, 4000) / 1999.0f;
         for (uint32_t i = 0; i < made->elements; ++i) {
             made->bits[s][i] = random_bits(made->of, random, special);
         }

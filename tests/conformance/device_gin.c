@@ -14,10 +14,8 @@
 #define WAIT_NS 100000000u
 #define AREA 262144u /* bytes of the window's halves: sources, targets */
 
-static const ist_test_setup setup = {.window_bytes = 2 * AREA,
-                                     .context_count = 3,
-                                     .signal_count = 5,
-                                     .counter_count = 2};
+static const ist_test_setup setup = {
+    .window_bytes = 2 * AREA, .context_count = 3, .signal_count = 5, .counter_count = 2};
 
 /* Without a network there is nothing to test; the simulator always has one. */
 static ist_status open_network(ist_world *world, ist_test_rank *test, bool *there)
@@ -60,8 +58,7 @@ static ist_status fill_sources(ring *at)
 static ist_status check_targets(ring *at, uint64_t src_offset, uint64_t dst_offset, uint64_t bytes)
 {
     ist_test_rank *test = &at->test;
-    EXPECT_OK(test->world,
-              ist_copy_to_host(test->stream, at->host, test->memory + AREA, AREA));
+    EXPECT_OK(test->world, ist_copy_to_host(test->stream, at->host, test->memory + AREA, AREA));
     for (uint64_t i = 0; i < AREA; ++i) {
         bool inside = i >= dst_offset - AREA && i < dst_offset - AREA + bytes;
         uint64_t from = src_offset + i - (dst_offset - AREA);
@@ -120,9 +117,15 @@ static ist_status each_put(ring *at)
                                        IST_GIN_SIGNAL_ADD, IST_GIN_WEAK_SIGNAL_ADD};
     for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
         for (uint32_t k = 0; k < 4; ++k) {
-            tk_gin_args args = {.what = TK_GIN_PUT, .bytes = sizes[i], .count = 1 + i % 9,
-                                .src_offset = i * 3, .dst_offset = AREA + i * 5, .value = 1000 + i,
-                                .put_action = actions[k], .context = i % 3, .signal = k};
+            tk_gin_args args = {.what = TK_GIN_PUT,
+                                .bytes = sizes[i],
+                                .count = 1 + i % 9,
+                                .src_offset = i * 3,
+                                .dst_offset = AREA + i * 5,
+                                .value = 1000 + i,
+                                .put_action = actions[k],
+                                .context = i % 3,
+                                .signal = k};
             uint64_t step = k < 2 ? 1 : args.value;
             IST_TEST_PASS_ON(put_round(at, args, step * args.count));
         }
@@ -134,9 +137,14 @@ static ist_status each_put(ring *at)
 static ist_status one_signal(ring *at)
 {
     for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
-        tk_gin_args args = {.what = TK_GIN_PUT | TK_GIN_SIGNAL, .bytes = sizes[i], .count = 16,
-                            .dst_offset = AREA, .put_action = IST_GIN_NONE,
-                            .signal_action = IST_GIN_SIGNAL_INC, .context = i % 3, .signal = 4};
+        tk_gin_args args = {.what = TK_GIN_PUT | TK_GIN_SIGNAL,
+                            .bytes = sizes[i],
+                            .count = 16,
+                            .dst_offset = AREA,
+                            .put_action = IST_GIN_NONE,
+                            .signal_action = IST_GIN_SIGNAL_INC,
+                            .context = i % 3,
+                            .signal = 4};
         IST_TEST_PASS_ON(put_round(at, args, 1));
     }
     return IST_OK;
@@ -188,9 +196,15 @@ static ist_status counters_main(ist_world *world, void *arg)
         return IST_OK;
     }
     tk_gin_args args = {.what = TK_GIN_PUT | TK_GIN_COUNTER | TK_GIN_VALUE | TK_GIN_WAIT,
-                        .bytes = 100, .count = 6, .dst_offset = AREA + 8, .value = 0xfeedfacecafe,
-                        .put_action = IST_GIN_WEAK_SIGNAL_INC, .context = 1, .signal = 2,
-                        .counter = 1, .least = 7};
+                        .bytes = 100,
+                        .count = 6,
+                        .dst_offset = AREA + 8,
+                        .value = 0xfeedfacecafe,
+                        .put_action = IST_GIN_WEAK_SIGNAL_INC,
+                        .context = 1,
+                        .signal = 2,
+                        .counter = 1,
+                        .least = 7};
     IST_TEST_PASS_ON(counters(&test, &args, out));
     EXPECT_EQUAL(world, out[1], IST_WAIT_DONE + 1);
     EXPECT_EQUAL(world, out[2], IST_WAIT_DONE + 1);
@@ -234,11 +248,17 @@ static ist_status storm_main(ist_world *world, void *arg)
         return IST_OK;
     }
     uint32_t blocks = test.info.sm_count < 8 ? test.info.sm_count : 8;
-    tk_gin_args args = {.dev = test.dev, .out = (uint64_t *)(void *)test.out,
+    tk_gin_args args = {.dev = test.dev,
+                        .out = (uint64_t *)(void *)test.out,
                         .what = TK_GIN_PUT | TK_GIN_SIGNAL | TK_GIN_FLUSH | TK_GIN_WAIT,
-                        .bytes = 64, .count = PUTS, .dst_offset = AREA, .value = 5,
-                        .put_action = IST_GIN_SIGNAL_INC, .signal_action = IST_GIN_SIGNAL_ADD,
-                        .window = test.window_index, .wait_ns = WAIT_NS};
+                        .bytes = 64,
+                        .count = PUTS,
+                        .dst_offset = AREA,
+                        .value = 5,
+                        .put_action = IST_GIN_SIGNAL_INC,
+                        .signal_action = IST_GIN_SIGNAL_ADD,
+                        .window = test.window_index,
+                        .wait_ns = WAIT_NS};
     for (uint32_t round = 1; round <= 4; ++round) {
         args.peer = (test.rank + round) % test.rank_count;
         args.least = (uint64_t)round * blocks * (PUTS + 5);

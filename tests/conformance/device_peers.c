@@ -34,8 +34,12 @@ static ist_status store_round(ist_test_rank *test, uint64_t tag, uint32_t window
 {
     uint64_t out[3] = {0}, sum = 0;
     uint32_t first = test->rank - test->info.lsa_rank;
-    tk_lsa_args args = {.dev = test->dev, .out = out_of(test), .tag = tag, .wait_ns = WAIT_NS,
-                        .window = window, .words = 20};
+    tk_lsa_args args = {.dev = test->dev,
+                        .out = out_of(test),
+                        .tag = tag,
+                        .wait_ns = WAIT_NS,
+                        .window = window,
+                        .words = 20};
     IST_TEST_PASS_ON(ist_test_launch(test, &ist_kernel_tk_lsa, 1, &args, sizeof(args)));
     IST_TEST_PASS_ON(ist_test_results(test, out, sizeof(out)));
     for (uint32_t peer = first; peer < first + test->info.lsa_size; ++peer) {
@@ -64,8 +68,7 @@ static ist_status stores_main(ist_world *world, void *arg)
     tk_address_args args = {.dev = test.dev, .out = out_of(&test), .window = test.window_index};
     for (int i = 0; i < 2; ++i) {
         args.offset = i == 0 ? 8191 : 8192;
-        IST_TEST_PASS_ON(
-            ist_test_launch(&test, &ist_kernel_tk_address, 1, &args, sizeof(args)));
+        IST_TEST_PASS_ON(ist_test_launch(&test, &ist_kernel_tk_address, 1, &args, sizeof(args)));
         IST_TEST_PASS_ON(ist_test_results(&test, out, sizeof(out)));
         for (uint32_t peer = 0; peer < test.rank_count; ++peer) {
             bool near = peer / test.info.lsa_size == test.rank / test.info.lsa_size;
@@ -90,8 +93,11 @@ static ist_status barrier_main(ist_world *world, void *arg)
     uint64_t out[2] = {0};
     (void)arg;
     IST_TEST_PASS_ON(ist_test_rank_open(world, &setup, &test));
-    tk_lsa_barrier_args args = {.dev = test.dev, .out = out_of(&test), .wait_ns = WAIT_NS,
-                                .first_wait_ns = WAIT_NS, .window = test.window_index,
+    tk_lsa_barrier_args args = {.dev = test.dev,
+                                .out = out_of(&test),
+                                .wait_ns = WAIT_NS,
+                                .first_wait_ns = WAIT_NS,
+                                .window = test.window_index,
                                 .rounds = 20};
     for (args.barrier = 0; args.barrier < 3; ++args.barrier) {
         IST_TEST_PASS_ON(
@@ -109,8 +115,7 @@ static ist_status barrier_main(ist_world *world, void *arg)
     if (late) {
         EXPECT_OK(world, ist_world_sleep(world, 20000000));
     }
-    IST_TEST_PASS_ON(
-        ist_test_launch(&test, &ist_kernel_tk_lsa_barrier, 1, &args, sizeof(args)));
+    IST_TEST_PASS_ON(ist_test_launch(&test, &ist_kernel_tk_lsa_barrier, 1, &args, sizeof(args)));
     IST_TEST_PASS_ON(ist_test_results(&test, out, sizeof(out)));
     EXPECT_EQUAL(world, out[0], 0);
     EXPECT_EQUAL(world, out[1], late ? 0 : 1);
@@ -150,9 +155,15 @@ static ist_status wait_peers(ist_test_rank *test, uint64_t tag, bool silent, uin
                              uint64_t *out)
 {
     uint64_t step = tag == 7 && test->rank == 1 ? 2 : 1; /* it was silent at 6 */
-    tk_peers_args args = {.dev = test->dev, .out = out_of(test), .tag = tag, .wait_ns = wait_ns,
-                          .window = test->window_index, .silent = silent,
-                          .skip_self = tag % 2 == 0 || silent, .drop = 1, .step = step};
+    tk_peers_args args = {.dev = test->dev,
+                          .out = out_of(test),
+                          .tag = tag,
+                          .wait_ns = wait_ns,
+                          .window = test->window_index,
+                          .silent = silent,
+                          .skip_self = tag % 2 == 0 || silent,
+                          .drop = 1,
+                          .step = step};
     IST_TEST_PASS_ON(ist_test_launch(test, &ist_kernel_tk_peers, 1, &args, sizeof(args)));
     return ist_test_results(test, out, (3 + RANKS_MAX) * sizeof(*out));
 }
@@ -248,17 +259,19 @@ static void silent_peers_are_given_up_in_time(void **state)
 static ist_status timeouts_main(ist_world *world, void *arg)
 {
     static const ist_test_setup plain = {.window_bytes = 4096};
-    static const ist_test_setup network = {.window_bytes = 4096, .context_count = 1,
-                                           .signal_count = 2, .counter_count = 2};
+    static const ist_test_setup network = {
+        .window_bytes = 4096, .context_count = 1, .signal_count = 2, .counter_count = 2};
     bool gin = arg != NULL;
     ist_test_rank test;
     uint64_t out[8] = {0};
     IST_TEST_PASS_ON(ist_test_rank_open(world, gin ? &network : &plain, &test));
-    tk_timeouts_args args = {.dev = test.dev, .out = out_of(&test), .word = out_of(&test) + 64,
-                             .wait_ns = 300000, .network = gin};
+    tk_timeouts_args args = {.dev = test.dev,
+                             .out = out_of(&test),
+                             .word = out_of(&test) + 64,
+                             .wait_ns = 300000,
+                             .network = gin};
     for (int i = 0; i < 3; ++i) {
-        IST_TEST_PASS_ON(
-            ist_test_launch(&test, &ist_kernel_tk_timeouts, 1, &args, sizeof(args)));
+        IST_TEST_PASS_ON(ist_test_launch(&test, &ist_kernel_tk_timeouts, 1, &args, sizeof(args)));
         IST_TEST_PASS_ON(ist_test_results(&test, out, sizeof(out)));
         EXPECT_EQUAL(world, out[0], IST_WAIT_TIMEOUT + 1);
         EXPECT_EQUAL(world, out[1], gin ? IST_WAIT_TIMEOUT + 1 : 0);
@@ -330,8 +343,11 @@ static ist_status abort_main(ist_world *world, void *arg)
     if (test.rank != 1) {
         EXPECT_OK(world, ist_comm_barrier(test.comm, test.stream));
     }
-    tk_gate_args gate = {.dev = test.dev, .word = out_of(&test) + 64, .least = 1,
-                         .wait_ns = IST_TEST_DEADLINE_NS * 10, .result = out_of(&test)};
+    tk_gate_args gate = {.dev = test.dev,
+                         .word = out_of(&test) + 64,
+                         .least = 1,
+                         .wait_ns = IST_TEST_DEADLINE_NS * 10,
+                         .result = out_of(&test)};
     EXPECT_OK(world, ist_launch(test.stream, &ist_kernel_tk_gate, 1, &gate, sizeof(gate)));
     EXPECT_STATUS(world, ist_stream_sync(test.stream, 1000000), IST_ERR_TIMEOUT);
     EXPECT_OK(world, ist_comm_abort(test.comm));

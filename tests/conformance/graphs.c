@@ -243,7 +243,9 @@ static ist_status two_streams_main(ist_world *world, void *arg)
     EXPECT_OK(world, ist_copy_to_device(test.stream, word_at(&test, WORDS_AT), words, 32));
     EXPECT_OK(world, ist_stream_sync(test.stream, 0));
     IST_TEST_PASS_ON(capture_forked(&test, &f));
-    tk_gate_args gate = {.word = word_at(&test, GATE_AT), .least = 1, .wait_ns = 100000000,
+    tk_gate_args gate = {.word = word_at(&test, GATE_AT),
+                         .least = 1,
+                         .wait_ns = 100000000,
                          .result = word_at(&test, RESULT_AT)};
     EXPECT_OK(world, ist_launch(test.stream, &ist_kernel_tk_gate, 1, &gate, sizeof(gate)));
     EXPECT_OK(world, ist_graph_launch(f.graph, test.stream));

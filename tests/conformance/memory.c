@@ -21,8 +21,8 @@ static ist_status check_marks(ist_test_rank *test, const picture *live, uint32_t
 {
     uint8_t first = 0, last = 0;
     EXPECT_OK(test->world, ist_copy_to_host(test->stream, &first, live->mem[slot], 1));
-    EXPECT_OK(test->world, ist_copy_to_host(test->stream, &last,
-                                            live->mem[slot] + live->bytes[slot] - 1, 1));
+    EXPECT_OK(test->world,
+              ist_copy_to_host(test->stream, &last, live->mem[slot] + live->bytes[slot] - 1, 1));
     EXPECT_EQUAL(test->world, first, live->mark[slot]);
     EXPECT_EQUAL(test->world, last, live->mark[slot]);
     return IST_OK;

@@ -31,7 +31,9 @@ static ist_status append(ist_test_rank *test, ist_stream *stream, uint64_t value
 
 static ist_status gate(ist_test_rank *test, ist_stream *stream, uint64_t least, uint64_t wait_ns)
 {
-    tk_gate_args args = {.word = word_at(test, GATE_AT), .least = least, .wait_ns = wait_ns,
+    tk_gate_args args = {.word = word_at(test, GATE_AT),
+                         .least = least,
+                         .wait_ns = wait_ns,
                          .result = word_at(test, RESULT_AT)};
     EXPECT_OK(test->world, ist_launch(stream, &ist_kernel_tk_gate, 1, &args, sizeof(args)));
     return IST_OK;
@@ -69,20 +71,20 @@ static ist_status order_main(ist_world *world, void *arg)
     }
     IST_TEST_PASS_ON(check_list(&test, expected, 40));
     /* Copies, fills and kernels together: each sees what the one before wrote. */
-    tk_affine_args twice = {.to = word_at(&test, 8192), .from = word_at(&test, 4096), .factor = 2,
-                            .addend = 1};
+    tk_affine_args twice = {
+        .to = word_at(&test, 8192), .from = word_at(&test, 4096), .factor = 2, .addend = 1};
     for (uint64_t i = 1; i <= 20; ++i) {
         host = i * 1000;
         EXPECT_OK(world, ist_copy_to_device(test.stream, word_at(&test, 4096), &host, 8));
         host = 0; /* captured by the call */
         EXPECT_OK(world, ist_launch(test.stream, &ist_kernel_tk_affine, 1, &twice, sizeof(twice)));
-        EXPECT_OK(world, ist_copy(test.stream, word_at(&test, 12288 + 8 * i),
-                                  word_at(&test, 8192), 8));
+        EXPECT_OK(world,
+                  ist_copy(test.stream, word_at(&test, 12288 + 8 * i), word_at(&test, 8192), 8));
         EXPECT_OK(world, ist_fill(test.stream, word_at(&test, 8192), 0xff, 8));
     }
     uint64_t results[21];
-    EXPECT_OK(world, ist_copy_to_host(test.stream, results, word_at(&test, 12288),
-                                      sizeof(results)));
+    EXPECT_OK(world,
+              ist_copy_to_host(test.stream, results, word_at(&test, 12288), sizeof(results)));
     for (uint64_t i = 1; i <= 20; ++i) {
         EXPECT_EQUAL(world, results[i], i * 2000 + 1);
     }

@@ -164,10 +164,11 @@ static ist_status numbers_main(ist_world *world, void *arg)
     }
     /* The device communicator was there before; it knows the windows all the same. */
     for (uint32_t i = 0; i < 64; i += 21) {
-        tk_address_args args = {.dev = test.dev, .out = (uint64_t *)(void *)test.out,
-                                .offset = 4095, .window = ist_window_index(window[i])};
-        IST_TEST_PASS_ON(
-            ist_test_launch(&test, &ist_kernel_tk_address, 1, &args, sizeof(args)));
+        tk_address_args args = {.dev = test.dev,
+                                .out = (uint64_t *)(void *)test.out,
+                                .offset = 4095,
+                                .window = ist_window_index(window[i])};
+        IST_TEST_PASS_ON(ist_test_launch(&test, &ist_kernel_tk_address, 1, &args, sizeof(args)));
         IST_TEST_PASS_ON(ist_test_results(&test, out, sizeof(out)));
         EXPECT_EQUAL(world, out[test.rank], 1);
     }

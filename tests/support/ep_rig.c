@@ -660,6 +660,7 @@ static ist_status end_operation(ep_lane *lane, ist_ep_op op, ep_step *step)
     STEP("stream_sync", ist_stream_sync(lane->rig->stream, 0));
     STEP("record", ep_lane_read_record(lane, op));
     step->ran[op] = 1;
+    step->ended_ns[op] = ist_world_clock_ns(lane->rig->world);
     step->record[op] = lane->record[op];
     memcpy(step->lost[op], lane->lost[op], sizeof(step->lost[op]));
     step->evicted = lane->record[op].status == IST_ERR_EVICTED;

@@ -119,6 +119,7 @@ typedef struct ep_step {
     ist_completion record[2];
     uint64_t lost[2][EP_RIG_WORDS];
     ep_lane_finding finding[2]; /* of operations that were not evicted or failed */
+    uint64_t ended_ns[2];       /* when the records were read */
     uint32_t evicted;           /* 1: the rank learned that it is out, and stopped */
 } ep_step;
 

@@ -118,8 +118,8 @@ static void print_record(void)
     ist_error error = {.size = sizeof(error)};
     if (ist_error_last(&error) == IST_OK && error.status != IST_OK) {
         printf("#   last error: %s, %s of %s, rank %d, peer %d: %s\n",
-               ist_status_name(error.status), error.object, error.operation, error.rank,
-               error.peer, error.message);
+               ist_status_name(error.status), error.object, error.operation, error.rank, error.peer,
+               error.message);
     }
 }
 
@@ -198,15 +198,15 @@ static ist_status open_memory(const ist_test_setup *setup, ist_test_rank *test)
     test->memory = memory;
     EXPECT_OK(world, ist_fill(test->stream, test->memory, 0, setup->window_bytes));
     EXPECT_OK(world, ist_stream_sync(test->stream, 0));
-    EXPECT_OK(world,
-              ist_window_open(test->comm, test->memory, setup->window_bytes, &test->window));
+    EXPECT_OK(world, ist_window_open(test->comm, test->memory, setup->window_bytes, &test->window));
     test->window_index = ist_window_index(test->window);
     return IST_OK;
 }
 
 ist_status ist_test_rank_open(ist_world *world, const ist_test_setup *setup, ist_test_rank *test)
 {
-    ist_comm_desc desc = {.size = sizeof(desc), .fault_tolerant = setup->fault_tolerant,
+    ist_comm_desc desc = {.size = sizeof(desc),
+                          .fault_tolerant = setup->fault_tolerant,
                           .deadline_ns = setup->deadline_ns};
     memset(test, 0, sizeof(*test));
     test->world = world;

@@ -90,13 +90,13 @@ ist_status ist_test_named(ist_world *world, const char *object, const char *file
 /* ---- the usual objects of a rank ------------------------------------------------------------- */
 
 typedef struct ist_test_setup {
-    size_t window_bytes;      /* 0: no window */
-    size_t out_bytes;         /* 0: 4096; zeroed */
+    size_t window_bytes; /* 0: no window */
+    size_t out_bytes;    /* 0: 4096; zeroed */
     uint64_t resource_bytes;
     uint32_t context_count, signal_count, counter_count, barrier_count;
     uint32_t fault_tolerant;
-    uint32_t no_dev;          /* 1: no device communicator */
-    uint64_t deadline_ns;     /* of the communicator, 0: the world's */
+    uint32_t no_dev;      /* 1: no device communicator */
+    uint64_t deadline_ns; /* of the communicator, 0: the world's */
 } ist_test_setup;
 
 typedef struct ist_test_rank {
@@ -105,11 +105,11 @@ typedef struct ist_test_rank {
     ist_comm *comm;
     ist_comm_info info;
     ist_stream *stream;
-    uint8_t *memory;          /* of the window, zeroed */
+    uint8_t *memory; /* of the window, zeroed */
     ist_window *window;
     uint32_t window_index;
     const ist_dev_comm *dev;
-    uint8_t *out;             /* plain memory for results, zeroed */
+    uint8_t *out; /* plain memory for results, zeroed */
     size_t out_bytes;
 } ist_test_rank;
 

@@ -27,8 +27,8 @@ IST_DEVICE_FN ist_gin_action tk_action(uint32_t kind, uint32_t signal, uint64_t 
 IST_KERNEL(tk_gate, tk_gate_args)
 {
     uint64_t deadline_ns = ist_clock_ns(coop) + args->wait_ns;
-    ist_wait_result result = ist_coop_wait_word(coop, args->dev, args->word, args->least,
-                                                deadline_ns, IST_SCOPE_SYSTEM);
+    ist_wait_result result =
+        ist_coop_wait_word(coop, args->dev, args->word, args->least, deadline_ns, IST_SCOPE_SYSTEM);
     tk_put(coop, args->result, (uint64_t)result + 1u);
 }
 
@@ -62,13 +62,12 @@ IST_KERNEL(tk_blocks, tk_blocks_args)
             ist_coop_wait_word(coop, (const ist_dev_comm *)0, args->meet,
                                (uint64_t)(2 * round + 1) * count, deadline_ns, IST_SCOPE_DEVICE);
         wrong += met != IST_WAIT_DONE;
-        uint64_t value = ist_load_u64(coop, &args->values[(block + 1) % count], IST_RELAXED,
-                                      IST_SCOPE_DEVICE);
+        uint64_t value =
+            ist_load_u64(coop, &args->values[(block + 1) % count], IST_RELAXED, IST_SCOPE_DEVICE);
         wrong += value != round * 1000u + (block + 1) % count;
         (void)ist_coop_fetch_add(coop, args->meet, 1, IST_ACQ_REL, IST_SCOPE_DEVICE);
         met = ist_coop_wait_word(coop, (const ist_dev_comm *)0, args->meet,
-                                 (uint64_t)(2 * round + 2) * count, deadline_ns,
-                                 IST_SCOPE_DEVICE);
+                                 (uint64_t)(2 * round + 2) * count, deadline_ns, IST_SCOPE_DEVICE);
         wrong += met != IST_WAIT_DONE;
     }
     (void)ist_coop_fetch_add(coop, &args->out[2 * count], wrong, IST_RELAXED, IST_SCOPE_DEVICE);
@@ -80,14 +79,12 @@ IST_KERNEL(tk_blocks, tk_blocks_args)
 IST_KERNEL(tk_scan, tk_scan_args)
 {
     uint32_t *values = (uint32_t *)ist_coop_scratch(coop, 0, (args->count + 1u) * 4u);
-    IST_EACH_LANE(coop, i, args->count)
-    {
+    IST_EACH_LANE (coop, i, args->count) {
         values[i] = ist_load_u32(coop, &args->in[i], IST_RELAXED, IST_SCOPE_DEVICE);
     }
     ist_coop_sync(coop);
     uint32_t total = ist_coop_scan(coop, values, args->count);
-    IST_EACH_LANE(coop, j, args->count)
-    {
+    IST_EACH_LANE (coop, j, args->count) {
         ist_store_u32(coop, &args->out[j], values[j], IST_RELAXED, IST_SCOPE_DEVICE);
     }
     if (ist_coop_elect(coop)) {
@@ -110,8 +107,7 @@ IST_KERNEL(tk_scratch, tk_scratch_args)
     for (uint32_t slot = 0; slot < 8u; ++slot) {
         uint32_t *memory = (uint32_t *)ist_coop_scratch(coop, slot, args->bytes_a_slot);
         misaligned += ((uint64_t)memory & 15u) != 0;
-        IST_EACH_LANE(coop, i, words)
-        {
+        IST_EACH_LANE (coop, i, words) {
             memory[i] = slot * 65536u + i;
         }
     }
@@ -196,16 +192,15 @@ IST_KERNEL(tk_lsa, tk_lsa_args)
     uint64_t failed = 0;
     uint64_t sum = 0;
     for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
-        uint64_t *data = (uint64_t *)ist_window_peer(coop, dev, args->window,
-                                                     tk_lsa_data(dev, args->words, dev->rank), peer);
+        uint64_t *data = (uint64_t *)ist_window_peer(
+            coop, dev, args->window, tk_lsa_data(dev, args->words, dev->rank), peer);
         uint64_t *flag =
             (uint64_t *)ist_window_peer(coop, dev, args->window, 8u * (uint64_t)dev->rank, peer);
         if (data == (uint64_t *)0) {
             ++unreachable;
             continue;
         }
-        IST_EACH_LANE(coop, i, args->words)
-        {
+        IST_EACH_LANE (coop, i, args->words) {
             ist_store_u64(coop, &data[i], args->tag * 1000u + dev->rank * 10u + i, IST_RELAXED,
                           IST_SCOPE_SYSTEM);
         }
@@ -247,8 +242,7 @@ IST_KERNEL(tk_lsa_barrier, tk_lsa_barrier_args)
         uint64_t deadline_ns = ist_clock_ns(coop) + wait_ns;
         uint64_t *there = (uint64_t *)ist_window_peer(coop, dev, args->window, 0, next);
         tk_put(coop, there, round + 1u);
-        ist_wait_result met =
-            ist_lsa_barrier_sync(coop, dev, args->barrier, deadline_ns, results);
+        ist_wait_result met = ist_lsa_barrier_sync(coop, dev, args->barrier, deadline_ns, results);
         failed += met != IST_WAIT_DONE;
         uint64_t *here = (uint64_t *)ist_window_local(coop, dev, args->window, 0);
         uint64_t value = ist_load_u64(coop, here, IST_RELAXED, IST_SCOPE_SYSTEM);
@@ -296,13 +290,13 @@ IST_KERNEL(tk_gin, tk_gin_args)
         tk_put(coop, &args->out[0], (uint64_t)flushed + 1u);
     }
     if (args->what & TK_GIN_COUNTER) {
-        ist_wait_result counted = ist_gin_counter_wait(coop, dev, args->context, args->counter,
-                                                       args->count, deadline_ns);
+        ist_wait_result counted =
+            ist_gin_counter_wait(coop, dev, args->context, args->counter, args->count, deadline_ns);
         tk_put(coop, &args->out[1], (uint64_t)counted + 1u);
     }
     if (args->what & TK_GIN_WAIT) {
-        ist_wait_result signalled = ist_gin_signal_wait(coop, dev, args->context, args->signal,
-                                                        args->least, deadline_ns);
+        ist_wait_result signalled =
+            ist_gin_signal_wait(coop, dev, args->context, args->signal, args->least, deadline_ns);
         tk_put(coop, &args->out[2], (uint64_t)signalled + 1u);
         tk_put(coop, &args->out[3],
                ist_gin_signal_read(coop, dev, args->context, args->signal, IST_ACQUIRE));

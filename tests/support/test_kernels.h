@@ -37,8 +37,8 @@ typedef struct tk_affine_args {
 /* Every block writes its number, and block_count, to out[2 * block]. All blocks then meet
    `rounds` times over a word, checking each other's numbers. */
 typedef struct tk_blocks_args {
-    uint64_t *out;  /* [2 * blocks], then errors, elected */
-    uint64_t *meet; /* zeroed word */
+    uint64_t *out;    /* [2 * blocks], then errors, elected */
+    uint64_t *meet;   /* zeroed word */
     uint64_t *values; /* [blocks] */
     uint32_t rounds;
     uint32_t reserved;
@@ -115,7 +115,7 @@ typedef struct tk_row_reduce_args {
  */
 typedef struct tk_lsa_args {
     const ist_dev_comm *dev;
-    uint64_t *out;   /* [0] failed waits, [1] sum, [2] peers not reachable */
+    uint64_t *out; /* [0] failed waits, [1] sum, [2] peers not reachable */
     uint64_t tag;
     uint64_t wait_ns;
     uint32_t window;
@@ -146,25 +146,25 @@ typedef struct tk_address_args {
 /* ---- the network ----------------------------------------------------------------------------- */
 
 /* What tk_gin does, in this order when set: */
-#define TK_GIN_PUT 1u        /* `count` puts of `bytes` at src_offset to dst_offset, both advancing */
-#define TK_GIN_VALUE 2u      /* a word to dst_offset + count * bytes */
-#define TK_GIN_SIGNAL 4u     /* a signal without data */
+#define TK_GIN_PUT 1u    /* `count` puts of `bytes` at src_offset to dst_offset, both advancing */
+#define TK_GIN_VALUE 2u  /* a word to dst_offset + count * bytes */
+#define TK_GIN_SIGNAL 4u /* a signal without data */
 #define TK_GIN_FLUSH 8u
-#define TK_GIN_COUNTER 16u   /* waits until `counter` has counted `count` puts */
-#define TK_GIN_WAIT 32u      /* waits for `signal` >= least */
+#define TK_GIN_COUNTER 16u /* waits until `counter` has counted `count` puts */
+#define TK_GIN_WAIT 32u    /* waits for `signal` >= least */
 
 typedef struct tk_gin_args {
     const ist_dev_comm *dev;
     uint64_t *out; /* [0] flush, [1] counter, [2] signal: ist_wait_result + 1; [3] signal value */
     uint64_t src_offset, dst_offset, bytes;
-    uint64_t value;   /* of put_value and of ADD signals */
+    uint64_t value; /* of put_value and of ADD signals */
     uint64_t least;
     uint64_t wait_ns;
     uint32_t what;
     uint32_t window;
     uint32_t peer, context, signal, counter;
     uint32_t count;
-    uint32_t put_action;   /* ist_gin_action_kind of each put and of the put_value */
+    uint32_t put_action;    /* ist_gin_action_kind of each put and of the put_value */
     uint32_t signal_action; /* of the signal */
     uint32_t reserved;
 } tk_gin_args;

@@ -177,6 +177,22 @@ IST_BEGIN_DECLS
 IST_API void ist_kernel_register(const ist_kernel *kernel);
 /** Finds a registered kernel. @return NULL when there is none of that name @since 0.1 */
 IST_API const ist_kernel *ist_kernel_find(const char *name);
+
+/**
+ * Device code of kernels for a GPU backend: a fat binary that nvcc made of the texts which define
+ * them. The build makes one of these, and its registration, for each text (isthmusKernels.cmake).
+ */
+typedef struct ist_kernel_image {
+    const void *data; /**< 8-byte aligned; stays where it is */
+    uint64_t bytes;
+    const char *needs;  /**< NULL, or the device interface it was built for, e.g. "nccl-2.28" */
+    const char *source; /**< file, for reports */
+} ist_kernel_image;
+
+/** Makes an image known; constructors call it. @threads before worlds run @since 0.1 */
+IST_API void ist_kernel_image_register(const ist_kernel_image *image);
+/** For backends: images in order of registration. @return NULL past the last @since 0.1 */
+IST_API const ist_kernel_image *ist_kernel_image_at(uint32_t index);
 /**
  * Enqueues a kernel.
  *

@@ -259,8 +259,10 @@ IST_API ist_status ist_ep_complete(ist_ep_handle *handle, ist_stream *stream);
  * How the handle's last dispatch or combine ended. Reads memory, never blocks.
  *
  * @return IST_OK with record->status: IST_OK complete, IST_INCOMPLETE some ranks are lost,
- *         IST_IN_PROGRESS not ended (or never issued: sequence 0), IST_ERR_EVICTED the peers masked this rank,
- *         IST_ERR_TIMEOUT without a mask, IST_ERR_ABORTED
+ *         IST_IN_PROGRESS not ended (or never issued: sequence 0), IST_ERR_EVICTED the peers masked
+ *         this rank, IST_ERR_TIMEOUT without a mask, IST_ERR_ABORTED, IST_ERR_MISMATCH a peer ran
+ *         another operation or shape, IST_ERR_OBJECT the handle's memory was overwritten, or with
+ *         IST_EP_CHECK_ASYNC what was wrong with the ids
  * @since 0.1
  */
 IST_API ist_status ist_ep_record(ist_ep_handle *handle, ist_ep_op op, ist_completion *record);
@@ -268,7 +270,8 @@ IST_API ist_status ist_ep_record(ist_ep_handle *handle, ist_ep_op op, ist_comple
 /**
  * ist_comm_clean() for a group: also realigns the group's operation numbers and slots. All ranks
  * to take part call it at the same point, with no operation of the group in flight. BLOCKS.
- * Pending send_only operations are dropped.
+ * Pending send_only operations are dropped (their records say IST_ERR_RANK_LOST); a combine needs a
+ * new dispatch.
  *
  * @return as ist_comm_clean()
  * @since 0.1

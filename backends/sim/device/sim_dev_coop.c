@@ -7,24 +7,37 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-void sim_device_fault(ist_coop *coop, const ist_dev_comm *dev, const char *call,
-                      const char *format, ...)
+static void sim_device_report(ist_coop *coop, const ist_dev_comm *dev, ist_status status,
+                              const char *call, const char *reason)
 {
     sim_rank *rank = coop->actor.rank;
-    char reason[160];
-    va_list list;
-    va_start(list, format);
-    (void)vsnprintf(reason, sizeof(reason), format, list);
-    va_end(list);
     ist_error details = {.rank = dev != NULL ? (int32_t)dev->rank : (int32_t)rank->index,
                          .peer = IST_RANK_NONE, .sequence = coop->launch->sequence};
     (void)snprintf(details.operation, sizeof(details.operation), "%s", call);
     (void)snprintf(details.object, sizeof(details.object), "%.31s", coop->launch->kernel->name);
     if (rank->device_fault == IST_OK) {
-        rank->device_fault = IST_ERR_DEVICE;
+        rank->device_fault = status;
     }
-    (void)ist_raise(IST_ERR_DEVICE, &details, "kernel %s, block %u of rank %u: %s: %s",
+    (void)ist_raise(status, &details, "kernel %s, block %u of rank %u: %s: %s",
                     coop->launch->kernel->name, coop->block, rank->index, call, reason);
+}
+
+void sim_device_fault(ist_coop *coop, const ist_dev_comm *dev, const char *call,
+                      const char *format, ...)
+{
+    char reason[160];
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(reason, sizeof(reason), format, list);
+    va_end(list);
+    sim_device_report(coop, dev, IST_ERR_DEVICE, call, reason);
+}
+
+void sim_device_no_memory(ist_coop *coop, const char *call, uint64_t bytes)
+{
+    char reason[64];
+    (void)snprintf(reason, sizeof(reason), "no memory for %llu bytes", (unsigned long long)bytes);
+    sim_device_report(coop, NULL, IST_ERR_MEMORY, call, reason);
 }
 
 uint32_t ist_coop_block(const ist_coop *coop)
@@ -81,7 +94,7 @@ void *ist_coop_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes)
         void *larger = ist_alloc(1, bytes);
         if (larger == NULL) {
             /* A kernel cannot go on without its scratch and has no way to say so. */
-            sim_device_fault(coop, NULL, "coop_scratch", "no memory for %u bytes", bytes);
+            sim_device_no_memory(coop, "coop_scratch", bytes);
             coop->actor.state = SIM_ENDED;
             sim_fiber_leave(&coop->actor.fiber);
         }

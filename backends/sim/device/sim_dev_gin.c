@@ -42,10 +42,13 @@ static sim_put *sim_gin_prepare(ist_coop *coop, const ist_dev_comm *dev, uint32_
         return NULL;
     }
     sim_devcomm *other = sim_devcomm_peer(self, peer);
-    sim_put *put = other != NULL ? sim_put_new(coop->actor.world) : NULL;
+    if (other == NULL) {
+        sim_device_fault(coop, dev, call, "rank %u has no device communicator", peer);
+        return NULL;
+    }
+    sim_put *put = sim_put_new(coop->actor.world);
     if (put == NULL) {
-        sim_device_fault(coop, dev, call, "rank %u has no device communicator, or memory is out",
-                         peer);
+        sim_device_no_memory(coop, call, sizeof(*put));
         return NULL;
     }
     put->src = self;

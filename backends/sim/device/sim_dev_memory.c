@@ -80,7 +80,7 @@ void sim_store_send(ist_coop *coop, sim_store *filled)
     sim_world *world = coop->actor.world;
     sim_store *store = sim_pool_take(&world->stores, 0);
     if (store == NULL) {
-        sim_device_fault(coop, NULL, "store", "no memory for a word on its way");
+        sim_device_no_memory(coop, "store", sizeof(*store));
         return;
     }
     *store = *filled;

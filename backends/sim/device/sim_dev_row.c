@@ -26,7 +26,7 @@ static void sim_row_travel(ist_coop *coop, sim_rank *from, sim_rank *to, uint64_
     sim_world *world = coop->actor.world;
     sim_flow *flow = sim_flow_new(world);
     if (flow == NULL) {
-        sim_device_fault(coop, NULL, "row", "no memory for a row on its way");
+        sim_device_no_memory(coop, "row", sizeof(*flow));
         return;
     }
     flow->type = SIM_EV_ROW;

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device code: images are loaded once in a process and into each rank's context before its program
+ * begins, because loading behind a kernel that waits for a peer could wait for it. Kernels are
+ * found by name; a launch is cooperative, so that all blocks are resident or the call fails.
+ */
+#include "cuda_nccl.h"
+#include "cuda_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct image {
+    CUlibrary library;
+    bool gin;
+} image;
+
+/* Loaded images; they stay until the process ends, as the driver's state does. */
+static pthread_mutex_t image_lock = PTHREAD_MUTEX_INITIALIZER;
+static image images[CUDA_IMAGE_COUNT_MAX];
+static uint32_t image_count;
+static uint32_t image_seen; /* of the registered ones */
+
+/* ---- images ---------------------------------------------------------------------------------- */
+
+/* Code for another NCCL release than the one that is there cannot be used. */
+static bool image_fits(const ist_kernel_image *from)
+{
+    return from->needs == NULL ||
+           (cuda_nccl_device_abi() != NULL && strcmp(from->needs, cuda_nccl_device_abi()) == 0);
+}
+
+static ist_status image_load(const cuda_rank *rank, const ist_kernel_image *from)
+{
+    if (!image_fits(from) || image_count == CUDA_IMAGE_COUNT_MAX) {
+        return IST_OK;
+    }
+    CUresult result = cu.cuLibraryLoadData(&images[image_count].library, from->data, NULL, NULL, 0,
+                                           NULL, NULL, 0);
+    if (result != CUDA_SUCCESS) {
+        ist_log(IST_LOG_ERROR, "the device code of %s cannot be loaded",
+                from->source != NULL ? from->source : "?");
+        return cuda_fail(rank, result, "cuLibraryLoadData");
+    }
+    images[image_count++].gin = from->needs != NULL;
+    return IST_OK;
+}
+
+static ist_status images_load(const cuda_rank *rank)
+{
+    ist_status status = IST_OK;
+    (void)pthread_mutex_lock(&image_lock);
+    for (const ist_kernel_image *from = ist_kernel_image_at(image_seen);
+         from != NULL && status == IST_OK; from = ist_kernel_image_at(image_seen)) {
+        status = image_load(rank, from);
+        image_seen += status == IST_OK ? 1u : 0u;
+    }
+    (void)pthread_mutex_unlock(&image_lock);
+    return status;
+}
+
+static ist_status kernel_load(const cuda_rank *rank, CUkernel kernel)
+{
+    CUfunction function = NULL;
+    CUDA_TRY(rank, cuKernelGetFunction, &function, kernel);
+    CUDA_TRY(rank, cuFuncLoad, function);
+    return IST_OK;
+}
+
+static ist_status image_into_context(const cuda_rank *rank, CUlibrary library)
+{
+    unsigned count = 0;
+    CUDA_TRY(rank, cuLibraryGetKernelCount, &count, library);
+    CUkernel *kernels = ist_alloc(count == 0 ? 1 : count, sizeof(*kernels));
+    if (kernels == NULL) {
+        return cuda_fail_memory(rank, "a list of kernels");
+    }
+    CUresult result = cu.cuLibraryEnumerateKernels(kernels, count, library);
+    ist_status status = result == CUDA_SUCCESS
+                            ? IST_OK
+                            : cuda_fail(rank, result, "cuLibraryEnumerateKernels");
+    for (unsigned i = 0; status == IST_OK && i < count; ++i) {
+        status = kernel_load(rank, kernels[i]);
+    }
+    ist_free(kernels);
+    return status;
+}
+
+ist_status cuda_kernels_open(cuda_rank *rank)
+{
+    IST_RETURN_IF_ERROR(images_load(rank));
+    for (uint32_t i = 0; i < image_count; ++i) {
+        IST_RETURN_IF_ERROR(image_into_context(rank, images[i].library));
+    }
+    for (int gin = 0; gin < 2; ++gin) {
+        rank->functions[gin] = ist_alloc(CUDA_KERNEL_COUNT_MAX, sizeof(*rank->functions[gin]));
+        if (rank->functions[gin] == NULL) {
+            return cuda_fail_memory(rank, "the table of kernels");
+        }
+    }
+    return IST_OK;
+}
+
+void cuda_kernels_close(cuda_rank *rank)
+{
+    for (int gin = 0; gin < 2; ++gin) {
+        ist_free(rank->functions[gin]);
+        rank->functions[gin] = NULL;
+    }
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static bool find_symbol(const char *symbol, bool gin, CUkernel *kernel)
+{
+    for (uint32_t i = 0; i < image_count; ++i) {
+        if (images[i].gin == gin &&
+            cu.cuLibraryGetKernel(kernel, images[i].library, symbol) == CUDA_SUCCESS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* With GIN the code that knows it is preferred; a kernel that does not use it exists only once. */
+static ist_status find_kernel(const cuda_rank *rank, const ist_kernel *kernel, bool gin,
+                              CUkernel *found)
+{
+    char symbol[160];
+    int length = snprintf(symbol, sizeof(symbol), "ist_kernel_%s", kernel->name);
+    bool there = length > 0 && (size_t)length < sizeof(symbol) &&
+                 ((gin && find_symbol(symbol, true, found)) || find_symbol(symbol, false, found));
+    if (there) {
+        return IST_OK;
+    }
+    ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE, .object = "kernel",
+                         .operation = "launch"};
+    return ist_raise(IST_ERR_UNSUPPORTED, &details,
+                     "kernel %s of %s has no device code: %s was not compiled for CUDA into this "
+                     "program",
+                     kernel->name, kernel->source != NULL ? kernel->source : "?",
+                     kernel->source != NULL ? kernel->source : "its text");
+}
+
+static ist_status shape_function(const cuda_rank *rank, CUkernel kernel, cuda_function *function)
+{
+    int threads = 0;
+    int per_sm = 0;
+    CUDA_TRY(rank, cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+             (int)IST_CUDA_DYNAMIC_BYTES, kernel, rank->device);
+    CUDA_TRY(rank, cuKernelGetAttribute, &threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel,
+             rank->device);
+    CUDA_TRY(rank, cuKernelGetFunction, &function->handle, kernel);
+    CUDA_TRY(rank, cuOccupancyMaxActiveBlocksPerMultiprocessor, &per_sm, function->handle, threads,
+             IST_CUDA_DYNAMIC_BYTES);
+    function->threads = (uint32_t)threads;
+    function->blocks_max = (uint32_t)per_sm * rank->sm_count;
+    return IST_OK;
+}
+
+static ist_status resolve(cuda_rank *rank, const ist_kernel *kernel, cuda_function *function)
+{
+    CUkernel found = NULL;
+    IST_RETURN_IF_ERROR(find_kernel(rank, kernel, rank->gin_count > 0, &found));
+    IST_RETURN_IF_ERROR(shape_function(rank, found, function));
+    function->kernel = kernel;
+    return IST_OK;
+}
+
+/* Open addressing by the descriptor's address; the order decides nothing. */
+static ist_status lookup(cuda_rank *rank, const ist_kernel *kernel, const cuda_function **result)
+{
+    cuda_function *table = rank->functions[rank->gin_count > 0 ? 1 : 0];
+    uint32_t slot = (uint32_t)((uintptr_t)kernel / sizeof(*kernel)) % CUDA_KERNEL_COUNT_MAX;
+    for (uint32_t tried = 0; tried < CUDA_KERNEL_COUNT_MAX; ++tried) {
+        cuda_function *function = &table[slot];
+        if (function->kernel == NULL) {
+            IST_RETURN_IF_ERROR(resolve(rank, kernel, function));
+        }
+        if (function->kernel == kernel) {
+            *result = function;
+            return IST_OK;
+        }
+        slot = (slot + 1u) % CUDA_KERNEL_COUNT_MAX;
+    }
+    return ist_raise(IST_ERR_MEMORY, NULL, "rank %u has launched %u kernels, more is not possible",
+                     rank->index, CUDA_KERNEL_COUNT_MAX);
+}
+
+/* ---- launch ---------------------------------------------------------------------------------- */
+
+static ist_status refuse_blocks(const cuda_rank *rank, const cuda_function *function,
+                                uint32_t block_count)
+{
+    ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE,
+                         .object = "block_count", .operation = "launch",
+                         .expected = function->blocks_max, .observed = block_count};
+    return ist_raise(IST_ERR_RANGE, &details,
+                     "kernel %s cannot have %u blocks of %u threads resident at once, at most %u",
+                     function->kernel->name, block_count, function->threads,
+                     function->blocks_max);
+}
+
+static ist_status launch_entered(cuda_rank *rank, CUstream stream, const ist_kernel *kernel,
+                                 uint32_t block_count, const void *args)
+{
+    const cuda_function *function = NULL;
+    IST_RETURN_IF_ERROR(lookup(rank, kernel, &function));
+    if (block_count > function->blocks_max) {
+        return refuse_blocks(rank, function, block_count);
+    }
+    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                                     .value = {.cooperative = 1}};
+    CUlaunchConfig config = {.gridDimX = block_count, .gridDimY = 1, .gridDimZ = 1,
+                             .blockDimX = function->threads, .blockDimY = 1, .blockDimZ = 1,
+                             .sharedMemBytes = IST_CUDA_DYNAMIC_BYTES, .hStream = stream,
+                             .attrs = &cooperative, .numAttrs = 1};
+    void *parameters[1];
+    memcpy(&parameters[0], &args, sizeof(args)); /* the driver only reads */
+    CUDA_TRY(rank, cuLaunchKernelEx, &config, function->handle, parameters, NULL);
+    return IST_OK;
+}
+
+ist_status cuda_launch(void *self, uint64_t stream, const ist_kernel *kernel, uint32_t block_count,
+                       const void *args, size_t args_bytes)
+{
+    cuda_rank *rank = self;
+    (void)args_bytes; /* the front has compared it with the kernel's */
+    bool entered = cuda_enter(rank);
+    ist_status status = launch_entered(rank, ((const cuda_stream *)cuda_object(stream))->handle,
+                                       kernel, block_count, args);
+    cuda_exit(entered);
+    return status;
+}

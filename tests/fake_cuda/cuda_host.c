@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The host side of backends/cuda over a driver without GPU: memory, streams, graphs, communicators,
+ * windows in peers' memory, device communicators; as threads, and as processes under mpirun.
+ *
+ * A plain program, not cmocka: under mpirun each rank runs it. Exit status 0: all was right.
+ * "die": the last rank ends without a word, and the others must notice within the deadline.
+ */
+#include <isthmus/device.h>
+#include <isthmus/isthmus.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            return IST_ERR_INTERNAL;                                                               \
+        }                                                                                          \
+    } while (0)
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        ist_status try_ = (call);                                                                  \
+        if (try_ != IST_OK) {                                                                      \
+            return try_;                                                                           \
+        }                                                                                          \
+    } while (0)
+
+static int die;
+
+static ist_status check_memory(ist_world *world)
+{
+    void *plain = NULL;
+    void *visible = NULL;
+    uint64_t word = 0;
+    ist_stream *stream = NULL;
+    TRY(ist_mem_alloc(world, 10000, IST_MEM_PLAIN, &plain));
+    TRY(ist_mem_alloc(world, 64, IST_MEM_HOST_VISIBLE, &visible));
+    CHECK((uintptr_t)plain % 4096 == 0 && (uintptr_t)visible % 4096 == 0);
+    TRY(ist_stream_open(world, &stream));
+    TRY(ist_fill(stream, visible, 7, 64));
+    TRY(ist_stream_sync(stream, 0));
+    TRY(ist_mem_peek(world, visible, &word, sizeof(word)));
+    CHECK(word == 0x0707070707070707u);
+    CHECK(ist_mem_peek(world, plain, &word, sizeof(word)) == IST_ERR_ARGUMENT);
+    TRY(ist_stream_close(stream));
+    TRY(ist_mem_free(world, plain));
+    return ist_mem_free(world, visible);
+}
+
+static ist_status check_graph(ist_world *world)
+{
+    void *memory = NULL;
+    ist_stream *stream = NULL;
+    ist_graph *graph = NULL;
+    uint64_t word = 42;
+    TRY(ist_mem_alloc(world, 4096, IST_MEM_PLAIN, &memory));
+    TRY(ist_stream_open(world, &stream));
+    TRY(ist_graph_begin(stream));
+    TRY(ist_copy_to_device(stream, memory, &word, sizeof(word)));
+    TRY(ist_graph_end(stream, &graph));
+    word = 0; /* captured bytes belong to the graph */
+    for (int i = 0; i < 3; ++i) {
+        TRY(ist_fill(stream, memory, 0, sizeof(word)));
+        TRY(ist_graph_launch(graph, stream));
+        TRY(ist_copy_to_host(stream, &word, memory, sizeof(word)));
+        CHECK(word == 42);
+    }
+    TRY(ist_graph_close(graph));
+    TRY(ist_stream_close(stream));
+    return ist_mem_free(world, memory);
+}
+
+/* Reads a peer's window through the addresses that device code would use. */
+static ist_status check_peers(ist_world *world, ist_comm *comm, ist_stream *stream, ist_window *window,
+                              const ist_dev_comm *dev)
+{
+    ist_comm_info info = {.size = sizeof(info)};
+    uint64_t *own = NULL;
+    uint64_t mine = 1000u + ist_world_rank(world);
+    TRY(ist_comm_query(comm, &info));
+    TRY(ist_window_address(window, 0, 8, (void **)&own));
+    TRY(ist_copy_to_device(stream, own, &mine, sizeof(mine)));
+    TRY(ist_stream_sync(stream, 0));
+    TRY(ist_comm_barrier(comm, stream));
+    const ist_dev_window *entry = &dev->windows[ist_window_index(window)];
+    CHECK(dev->rank == info.rank && dev->lsa_size == info.lsa_size && entry->local == own);
+    /* Kernels do not run here, so the barrier above does not wait: a collective call does. */
+    ist_window *fence = NULL;
+    TRY(ist_window_open(comm, own, 4096, &fence));
+    for (uint32_t i = 0; i < info.lsa_size; ++i) {
+        const uint64_t *theirs = entry->lsa[i];
+        CHECK(theirs[0] == 1000u + info.rank - info.lsa_rank + i);
+    }
+    TRY(ist_window_close(fence));
+    ist_window *last = NULL;
+    TRY(ist_window_open(comm, own, 4096, &last));
+    return ist_window_close(last);
+}
+
+static ist_status check_comm(ist_world *world, uint32_t lsa_size_max)
+{
+    ist_comm_desc desc = {.size = sizeof(desc), .fault_tolerant = 1, .lsa_size_max = lsa_size_max};
+    ist_comm *comm = NULL;
+    ist_comm *half = NULL;
+    ist_stream *stream = NULL;
+    ist_window *windows[20] = {NULL};
+    void *memory = NULL;
+    const ist_dev_comm *dev = NULL;
+    TRY(ist_stream_open(world, &stream));
+    TRY(ist_comm_open(world, &desc, &comm));
+    TRY(ist_mem_alloc(world, 3 << 20, IST_MEM_SYMMETRIC, &memory));
+    for (int i = 0; i < 20; ++i) {
+        TRY(ist_window_open(comm, memory, 65536, &windows[i]));
+    }
+    TRY(ist_dev_comm_open(comm, 5000, 0, 0, 0, 2, &dev));
+    CHECK(dev->windows[0].bytes == 5000 && dev->lsa_barrier_count == 2);
+    TRY(check_peers(world, comm, stream, windows[3], dev));
+    TRY(ist_dev_comm_close(comm, dev));
+    for (int i = 0; i < 20; ++i) {
+        TRY(ist_window_close(windows[i]));
+    }
+    TRY(ist_comm_split(comm, 0, -(int32_t)ist_world_rank(world), &half));
+    TRY(ist_comm_close(half));
+    TRY(ist_mem_free(world, memory));
+    TRY(ist_comm_close(comm));
+    return ist_stream_close(stream);
+}
+
+static ist_status check_death(ist_world *world)
+{
+    ist_comm *comm = NULL;
+    ist_comm *next = NULL;
+    uint64_t began_ns = ist_world_clock_ns(world);
+    TRY(ist_comm_open(world, NULL, &comm));
+    if (ist_world_rank(world) + 1 == ist_world_rank_count(world)) {
+        (void)raise(SIGKILL);
+    }
+    CHECK(ist_comm_split(comm, 0, 0, &next) == IST_ERR_TIMEOUT);
+    CHECK(ist_comm_open(world, NULL, &next) == IST_ERR_TIMEOUT);
+    CHECK(ist_world_clock_ns(world) - began_ns < 5000000000u);
+    return ist_comm_close(comm);
+}
+
+static ist_status rank_main(ist_world *world, void *arg)
+{
+    (void)arg;
+    if (die) {
+        return check_death(world);
+    }
+    TRY(check_memory(world));
+    TRY(check_graph(world));
+    return check_comm(world, 0);
+}
+
+int main(int argc, char **argv)
+{
+    ist_world_desc desc = {.size = sizeof(desc), .backend = "cuda", .deadline_ns = 20000000000u};
+    ist_world_result result = {.size = sizeof(result)};
+    die = argc > 1 && strcmp(argv[1], "die") == 0;
+    ist_status status = ist_world_run(&desc, rank_main, NULL, &result);
+    if (status == IST_OK && !die) {
+        status = ist_world_run(&desc, rank_main, NULL, &result); /* a second world of the job */
+    }
+    if (status == IST_OK && result.lost_count != (die ? 1u : 0u)) {
+        fprintf(stderr, "%u ranks lost\n", result.lost_count);
+        return 1;
+    }
+    if (status != IST_OK) {
+        fprintf(stderr, "%s (rank %d)\n", ist_status_name(status), (int)result.failed_rank);
+    }
+    return status == IST_OK ? 0 : 1;
+}
