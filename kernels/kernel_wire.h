@@ -15,7 +15,10 @@
  *
  * Notices. A rank that gives a peer up tells it so with its mask generation, before anything that
  * the peer may still be reading can be overwritten. A rank that finds a notice of its own
- * generation is out: it ends every operation as evicted until it is re-admitted.
+ * generation is out: it ends every operation as evicted until it is re-admitted. Two exceptions, so
+ * that one fault costs one rank: of two ranks that gave each other up, the lower stays; and a rank
+ * that is out itself gives nobody up, it only says that it leaves. Whoever has already used what the
+ * leaver or the higher one sent cannot tell what it was, and is out all the same.
  *
  * Beats and notices of all protocols of a communicator meet in one place, the window of its service.
  */
@@ -34,6 +37,8 @@
 /* A beat: number of the waiting kernel, its wait, a count that makes beats differ. */
 #define IST_WIRE_STEP_BITS 16u
 #define IST_WIRE_BEAT_BITS 12u
+/* A notice: generation, whether the sender leaves, rank + 1 of the sender. */
+#define IST_WIRE_LEAVES (UINT64_C(1) << 32)
 
 /** Scratch slots taken here; kernels use the others. */
 #define IST_WIRE_SCRATCH 0u
@@ -276,14 +281,15 @@ IST_DEVICE_FN void ist_wire_tell(ist_coop *coop, const ist_dev_comm *dev, uint64
 }
 
 /**
- * Tells the ranks marked in `to` that this rank has given them up. The fence puts the notices
- * before every later write of this rank, so that a peer which reads something newer than it should
+ * Tells the ranks marked in `to` that this rank has given them up, or that it leaves, when it is out.
+ * The fence puts the notices before every later write of this rank, so that a peer which reads something newer than it should
  * finds the notice when it looks after an acquire fence. Collective.
  */
 IST_DEVICE_FN void ist_wire_notify(ist_coop *coop, const ist_wire *wire, const uint8_t *to)
 {
     uint64_t generation = ist_wire_generation(coop, wire->dev);
     uint64_t value = generation << IST_WIRE_EPOCH_BITS | (wire->dev->rank + 1u);
+    value |= ist_wire_evicted(coop, wire->dev) ? IST_WIRE_LEAVES : 0u;
     ist_wire_tell(coop, wire->service, wire->notices, value, to);
     ist_fence(coop, IST_ACQ_REL, IST_SCOPE_SYSTEM);
     ist_coop_sync(coop);
@@ -308,12 +314,34 @@ IST_DEVICE_FN void ist_wire_drop(ist_coop *coop, const ist_dev_comm *dev, int32_
     }
 }
 
+/** Whether a peer has said that it leaves this generation. Lane. */
+IST_DEVICE_FN int ist_wire_left(ist_coop *coop, const ist_wire *wire, uint32_t peer)
+{
+    uint64_t notice = ist_load_u64(coop, ist_wire_word(coop, wire->service, wire->notices, peer),
+                                   IST_RELAXED, IST_SCOPE_SYSTEM);
+    return (notice & IST_WIRE_LEAVES) != 0 &&
+           notice >> IST_WIRE_EPOCH_BITS == ist_wire_generation(coop, wire->dev);
+}
+
+/** Whether a notice puts this rank out; `used`: what the peer sent was used. Lane. */
+IST_DEVICE_FN int ist_wire_evicts(ist_coop *coop, const ist_dev_comm *dev, uint64_t notice,
+                                  uint64_t generation, uint32_t peer, int used)
+{
+    int leaves = (notice & IST_WIRE_LEAVES) != 0;
+    int wins = ist_mask_active(coop, dev, peer) || peer < dev->rank;
+    if (notice >> IST_WIRE_EPOCH_BITS != generation) {
+        return notice >> IST_WIRE_EPOCH_BITS > generation;
+    }
+    return used || (!leaves && wins);
+}
+
 /**
  * Whether some peer has given this rank up in the mask's generation, or in a later one, which the
- * peers then entered without it; notes it in the mask. What the caller read before may be newer than
- * it should be only if this says so. Collective.
+ * peers then entered without it; notes it in the mask. `used` are the ranks, as words of a mask,
+ * from whose memory the caller has read, NULL: none. What was read may be newer than it should be
+ * only if this says so. Collective.
  */
-IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire)
+IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const uint64_t *used)
 {
     const ist_dev_comm *dev = wire->dev;
     ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
@@ -333,8 +361,10 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire)
                      count * 8u);
         ist_coop_sync(coop);
         IST_EACH_LANE (coop, i, count) {
-            if (words[i] >> IST_WIRE_EPOCH_BITS >= head->now) {
-                head->noticed = first + i + 1u;
+            uint32_t peer = first + i;
+            int known = used != NULL && ((used[peer / 64u] >> (peer % 64u)) & 1u) != 0;
+            if (ist_wire_evicts(coop, dev, words[i], head->now, peer, known)) {
+                head->noticed = peer + 1u;
             }
         }
         ist_coop_sync(coop);
@@ -393,7 +423,8 @@ IST_DEVICE_FN void ist_wire_count_silence(ist_coop *coop, const ist_wire *wire,
         uint32_t before = slice == 1 ? 0 : silent[peer];
         if (result == IST_WAIT_ERROR ||
             (result == IST_WAIT_TIMEOUT &&
-             (before >= IST_WIRE_SLICES || slice >= IST_WIRE_SLICES_MAX))) {
+             (before >= IST_WIRE_SLICES || slice >= IST_WIRE_SLICES_MAX ||
+              ist_wire_left(coop, wire, peer)))) {
             silent[peer] = IST_WIRE_SLICES;
         } else if (result == IST_WAIT_TIMEOUT) {
             int moved = ist_wire_beat_moved(coop, wire, want->position, peer, slice);
@@ -427,7 +458,9 @@ IST_DEVICE_FN void ist_wire_give_up(ist_coop *coop, const ist_wire *wire, const 
     if (ist_coop_elect(coop)) {
         for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
             if (marks[peer]) {
-                int32_t why = results[peer] == IST_WAIT_ERROR ? IST_ERR_REMOTE : IST_ERR_TIMEOUT;
+                int32_t why = results[peer] == IST_WAIT_ERROR   ? IST_ERR_REMOTE
+                              : ist_wire_left(coop, wire, peer) ? IST_ERR_RANK_LOST
+                                                                : IST_ERR_TIMEOUT;
                 uint64_t flag = ist_wire_flag(coop, dev, want->channel, peer);
                 ist_wire_drop(coop, dev, why, peer, want->operation, want->tag, flag, waited_ns);
             }
@@ -462,7 +495,7 @@ IST_DEVICE_FN uint32_t ist_wire_judge(ist_coop *coop, const ist_wire *wire,
     if (aborted) {
         return IST_WIRE_ABORTED;
     }
-    if (ist_wire_noticed(coop, wire)) {
+    if (ist_wire_noticed(coop, wire, NULL)) {
         return IST_WIRE_EVICTED;
     }
     if (lost) {

@@ -111,7 +111,6 @@ typedef struct sim_memory {
     uint64_t capacity;      /* address space of the rank */
     uint64_t limit;         /* device memory of the cluster description */
     uint64_t used;
-    uint64_t high_water;    /* end of the highest allocation ever */
     bool packed;            /* no gap lies before the last allocation */
     sim_allocation *table;  /* sorted by offset */
     uint32_t count, room;

@@ -89,7 +89,10 @@ void sim_arena_close(sim_world *world)
     }
     for (uint32_t i = 0; i < world->rank_count; ++i) {
         sim_memory *memory = &world->ranks[i].memory;
-        sim_memory_reset(memory->base, 0, memory->high_water);
+        for (uint32_t k = 0; k < memory->count; ++k) { /* what was freed is clean already */
+            sim_memory_reset(memory->base, memory->table[k].offset,
+                             sim_page_up(memory->table[k].bytes));
+        }
         ist_free(memory->table);
     }
     if (sim_arena_kept.base != NULL) {
@@ -196,9 +199,6 @@ ist_status sim_memory_alloc(sim_rank *rank, size_t bytes, uint32_t flags, void *
         memory->packed = offset == 0;
     }
     memory->used += rounded;
-    if (offset + rounded > memory->high_water) {
-        memory->high_water = offset + rounded;
-    }
     *mem = memory->base + offset;
     return IST_OK;
 }

@@ -90,7 +90,7 @@ IST_KERNEL(ep_clean, ist_ep_clean_args)
         ist_ep_restart(coop, args);
         ist_ep_clean_meet(coop, args, last - 1u, position + 1u);
         /* Who was stopped finds all flags at once, and that the senders have given up on it. */
-        ist_wire_noticed(coop, &wire);
+        ist_wire_noticed(coop, &wire, NULL);
         ist_point(coop, "ep.clean.closed");
     }
 }

@@ -13,8 +13,8 @@
  *   5 sum      each block takes its share of the tokens: the rows of a token in the order of k, one
  *              fused chain in f32, one rounding
  * Last block:
- *   6 answer   "I have read yours" to all that took part
- *   7 await    the answers of all homes, look for notices, conclude
+ *   6 look     for notices; then answer "I have read yours" to all that took part
+ *   7 await    the answers of all homes, conclude
  *
  * Orderings: those of the dispatch. Rows are summed where they lie: in the expert rank's window or
  * staging, or in this rank's inbox. Stamps of the inbox are compared before the verdict and again
@@ -592,6 +592,7 @@ IST_DEVICE_FN void ist_ep_combine_conclude(ist_coop *coop, const ist_ep_op_view 
     const ist_dev_comm *dev = op->dev;
     uint8_t *results = ist_ep_results(coop, dev);
     if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
+        outcome |= ist_ep_look(coop, op);
         ist_ep_settle(coop, op, results);
         uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
         const uint64_t *intact = ist_ep_intact_of(coop, dev);
@@ -602,7 +603,7 @@ IST_DEVICE_FN void ist_ep_combine_conclude(ist_coop *coop, const ist_ep_op_view 
         ist_ep_raise(coop, op, IST_EP_ACK, 0, 1, dev->rank_count, marks);
         ist_point(coop, "ep.combine.answered");
         outcome = ist_ep_await_answers(coop, op, outcome, results);
-        outcome |= ist_wire_noticed(coop, &op->wire) ? IST_WIRE_EVICTED : 0u;
+        outcome |= ist_wire_noticed(coop, &op->wire, NULL) ? IST_WIRE_EVICTED : 0u;
         ist_point(coop, "ep.combine.read");
     }
     ist_ep_write_record(coop, op, outcome);

@@ -15,9 +15,10 @@
  *   6 take     each row is read once, from its sender's window or this rank's inbox, and written to
  *              all its places
  * Last block:
- *   7 answer   slot bases to every source: "I have read yours"; counters for the caller
+ *   7 look     for notices; then answer: slot bases to every source, "I have read yours"; counters
+ *              for the caller
  *   8 await    the answers of all destinations; the bases go into the handle for the combine
- *   9 look     for notices, and conclude: the record, the group's state
+ *   9 conclude the record, the group's state
  *
  * Orderings.
  *   1-3  Rows are staged before the meeting's acq_rel, metadata is written before a coop sync; the
@@ -29,7 +30,7 @@
  *        stamp is compared with the tag before the verdict, and again after its row was copied.
  *   6-7  Copies are done in all blocks before the last one leaves (acq_rel on `left`), so an answer
  *        means that nothing of that source is read any more.
- *   8-9  A destination that does not answer is dropped and gets a notice, fenced before this rank
+ *   7-9  A destination that does not answer is dropped and gets a notice, fenced before this rank
  *        goes on to change its rows. The other side of it: this rank looks for notices after its
  *        last read, behind an acquire fence; without one, all that it read was still in place.
  */
@@ -798,12 +799,13 @@ IST_DEVICE_FN void ist_ep_dispatch_conclude(ist_coop *coop, const ist_ep_dispatc
 {
     uint8_t *results = ist_ep_results(coop, op->dev);
     if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
+        outcome |= ist_ep_look(coop, op);
         ist_ep_settle(coop, op, results);
         ist_ep_answer(coop, args, op);
         ist_point(coop, "ep.dispatch.answered");
         outcome = ist_ep_await_answers(coop, op, outcome, results);
         ist_ep_keep(coop, op, results);
-        outcome |= ist_wire_noticed(coop, &op->wire) ? IST_WIRE_EVICTED : 0u;
+        outcome |= ist_wire_noticed(coop, &op->wire, NULL) ? IST_WIRE_EVICTED : 0u;
         ist_point(coop, "ep.dispatch.read");
     }
     ist_ep_write_record(coop, op, outcome);

@@ -339,6 +339,11 @@ IST_DEVICE_FN uint32_t ist_ep_await_peers(ist_coop *coop, const ist_ep_op_view *
     return ist_wire_wait(coop, &op->wire, &want, results);
 }
 
+/** Results that say why a rank that came is not used. */
+#define IST_EP_RESULT_BROKEN 16u /* its metadata or rows did not all come */
+#define IST_EP_RESULT_SHAPE 17u  /* it runs another operation */
+#define IST_EP_RESULT_LEFT 18u   /* it was given up by others, and its rows may change */
+
 /**
  * Block 0: begins the receive half; nobody counts yet. @return ist_wire_outcome of the wait for the
  * ready flags. Collective.
@@ -354,13 +359,18 @@ IST_DEVICE_FN uint32_t ist_ep_begin_receive(ist_coop *coop, const ist_ep_op_view
         ist_store_u64(coop, &op->state->position, position, IST_RELAXED, IST_SCOPE_DEVICE);
     }
     ist_coop_sync(coop);
-    return ist_wire_noticed(coop, &op->wire) ? (uint32_t)IST_WIRE_EVICTED
-                                             : ist_ep_await_peers(coop, op, IST_EP_READY, results);
+    if (ist_wire_noticed(coop, &op->wire, NULL)) {
+        return IST_WIRE_EVICTED;
+    }
+    uint32_t outcome = ist_ep_await_peers(coop, op, IST_EP_READY, results);
+    IST_EACH_LANE (coop, peer, op->dev->rank_count) {
+        if (results[peer] == IST_WAIT_DONE && ist_wire_left(coop, &op->wire, peer)) {
+            results[peer] = IST_EP_RESULT_LEFT;
+        }
+    }
+    ist_coop_sync(coop);
+    return outcome;
 }
-
-/** Results that say why a rank that came is not used. */
-#define IST_EP_RESULT_BROKEN 16u /* its metadata or rows did not all come */
-#define IST_EP_RESULT_SHAPE 17u  /* it runs another operation */
 
 /** Drops the ranks whose metadata is broken or of another shape, and tells them. Collective. */
 IST_DEVICE_FN void ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op, const uint8_t *results)
@@ -377,11 +387,14 @@ IST_DEVICE_FN void ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op, const
         marks[peer] = results[peer] >= IST_EP_RESULT_BROKEN;
         if (marks[peer]) {
             int shape = results[peer] == IST_EP_RESULT_SHAPE;
+            int32_t why = shape ? IST_ERR_MISMATCH
+                          : results[peer] == IST_EP_RESULT_LEFT ? IST_ERR_RANK_LOST
+                                                                : IST_ERR_REMOTE;
             uint64_t offset = op->base + op->args->at.meta + peer * op->args->at.meta_bytes;
             const uint64_t *words = (const uint64_t *)(const void *)ist_ep_at(coop, op, offset);
             uint64_t seen = ist_load_u64(coop, words + shape, IST_RELAXED, IST_SCOPE_SYSTEM);
             head->lost = 1;
-            ist_wire_drop(coop, dev, shape ? IST_ERR_MISMATCH : IST_ERR_REMOTE, peer,
+            ist_wire_drop(coop, dev, why, peer,
                           op->args->operation == IST_EP_OP_DISPATCH ? IST_DEV_OP_EP_DISPATCH
                                                                     : IST_DEV_OP_EP_COMBINE,
                           shape ? ist_ep_shape(op->args) : op->tag, seen, 0);
@@ -462,6 +475,29 @@ IST_DEVICE_FN int ist_ep_is_last(ist_coop *coop, const ist_ep_op_view *op)
     }
     uint64_t before = ist_coop_fetch_add(coop, &op->state->left, 1, IST_ACQ_REL, IST_SCOPE_DEVICE);
     return before + 1u == op->before.left_base + op->blocks;
+}
+
+/**
+ * Last block, when nothing more is read from peers: whether the team's rows were still in place. What
+ * the network brought lies here, and whoever leaves puts nothing on top. @return ist_wire_outcome.
+ * Collective.
+ */
+IST_DEVICE_FN uint32_t ist_ep_look(ist_coop *coop, const ist_ep_op_view *op)
+{
+    const ist_dev_comm *dev = op->dev;
+    const uint64_t *verdict = ist_ep_verdict_of(coop, dev);
+    uint64_t *used = ist_ep_intact_of(coop, dev);
+    ist_coop_sync(coop);
+    IST_EACH_LANE (coop, w, ist_ep_word_count(dev->rank_count)) {
+        used[w] = 0;
+        for (uint32_t i = 0; i < 64u && w * 64u + i < dev->rank_count; ++i) {
+            int here = ist_ep_is_in(verdict, w * 64u + i) && ist_dev_is_lsa(dev, w * 64u + i);
+            used[w] |= (uint64_t)here << i;
+        }
+    }
+    ist_coop_sync(coop);
+    return ist_wire_noticed(coop, &op->wire, used) ? (uint32_t)IST_WIRE_EVICTED
+                                                   : (uint32_t)IST_WIRE_DONE;
 }
 
 /** Last block: who is intact; drops ranks that broke while rows were copied. Collective. */

@@ -29,7 +29,7 @@ IST_KERNEL(mask_agree, ist_mask_agree_args)
     flood.instance = generation << IST_MASK_GENERATION_SHIFT;
     int32_t status = IST_ERR_EVICTED;
     ist_point(coop, "mask.agree.begin");
-    if (!ist_wire_noticed(coop, &wire)) {
+    if (!ist_wire_noticed(coop, &wire, NULL)) {
         status = ist_mask_agree_on(coop, &flood);
     }
     if (status == IST_OK && ist_coop_elect(coop)) {

@@ -36,7 +36,7 @@ IST_KERNEL(mask_barrier, ist_mask_barrier_args)
     if (ist_coop_elect(coop)) {
         ist_store_u64(coop, &state->barrier_epoch, epoch, IST_RELAXED, IST_SCOPE_DEVICE);
     }
-    if (ist_wire_noticed(coop, &wire)) {
+    if (ist_wire_noticed(coop, &wire, NULL)) {
         return;
     }
     ist_wire_active(coop, dev, active);

@@ -263,7 +263,7 @@ IST_DEVICE_FN int32_t ist_mask_receive(ist_coop *coop, const ist_mask_flood *flo
         return IST_ERR_ABORTED;
     }
     /* Who was stopped finds all messages at once, and that the senders have given up on it. */
-    return ist_wire_noticed(coop, &wire) ? IST_ERR_EVICTED : IST_OK;
+    return ist_wire_noticed(coop, &wire, NULL) ? IST_ERR_EVICTED : IST_OK;
 }
 
 /**

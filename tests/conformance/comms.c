@@ -191,6 +191,49 @@ static void ranks_that_disagree_are_told(void **state)
     assert_int_equal(ist_test_run(4, NULL, disagree_main, NULL), IST_OK);
 }
 
+/* Two ranks in different collective calls: both are told, and the next call works. */
+static ist_status different_calls_main(ist_world *world, void *arg)
+{
+    static const ist_test_setup setup = {.no_dev = 1, .deadline_ns = 5000000};
+    ist_test_rank test;
+    ist_comm *split = NULL;
+    ist_window *window = NULL;
+    const ist_dev_comm *dev = NULL;
+    void *mem = NULL;
+    (void)arg;
+    IST_TEST_PASS_ON(ist_test_rank_open(world, &setup, &test));
+    EXPECT_OK(world, ist_mem_alloc(world, 4096, IST_MEM_SYMMETRIC, &mem));
+    for (uint32_t i = 0; i < 6; ++i) {
+        uint32_t call = (i + (test.rank == i % 2 ? 1 : 0)) % 3;
+        ist_status status = call == 0   ? ist_window_open(test.comm, mem, 4096, &window)
+                            : call == 1 ? ist_dev_comm_open(test.comm, 64, 0, 0, 0, 0, &dev)
+                                        : ist_comm_split(test.comm, 0, 0, &split);
+        EXPECT(world, status == IST_ERR_MISMATCH || status == IST_ERR_TIMEOUT);
+        EXPECT(world, window == NULL && dev == NULL && split == NULL);
+        uint64_t now_ns = ist_world_clock_ns(world), at_ns = (i + 1) * 150000000ull;
+        EXPECT(world, now_ns < at_ns);
+        EXPECT_OK(world, ist_world_sleep(world, at_ns - now_ns));
+        EXPECT_OK(world, ist_comm_barrier(test.comm, test.stream));
+        EXPECT_OK(world, ist_stream_sync(test.stream, 0));
+    }
+    EXPECT_OK(world, ist_window_open(test.comm, mem, 4096, &window));
+    EXPECT_OK(world, ist_dev_comm_open(test.comm, 64, 0, 0, 0, 0, &dev));
+    EXPECT_OK(world, ist_comm_split(test.comm, 0, 0, &split));
+    EXPECT_OK(world, ist_comm_barrier(test.comm, test.stream));
+    EXPECT_OK(world, ist_stream_sync(test.stream, 0));
+    EXPECT_OK(world, ist_comm_close(split));
+    EXPECT_OK(world, ist_dev_comm_close(test.comm, dev));
+    EXPECT_OK(world, ist_window_close(window));
+    EXPECT_OK(world, ist_mem_free(world, mem));
+    return ist_test_rank_close(&test, false);
+}
+
+static void ranks_in_different_calls_are_told(void **state)
+{
+    (void)state;
+    assert_int_equal(ist_test_run(2, NULL, different_calls_main, NULL), IST_OK);
+}
+
 /* ---- split ----------------------------------------------------------------------------------- */
 
 /* Place of `rank` among those of its color, ordered by key and rank. */
@@ -379,6 +422,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_missing_rank_fails_the_others_in_time_and_a_retry_works),
         cmocka_unit_test(a_late_rank_fails_too),
         cmocka_unit_test(ranks_that_disagree_are_told),
+        cmocka_unit_test(ranks_in_different_calls_are_told),
         cmocka_unit_test(splits_follow_colors_and_keys),
         cmocka_unit_test(teams_are_arithmetic_progressions),
         cmocka_unit_test(communicators_tell_their_teams),

@@ -42,6 +42,23 @@ static const strike strikes[] = {
     {IST_FAULT_ERROR, 0, false},
 };
 
+/* One fault between two ranks costs one of them; another one only if it was reading from the first
+   when that left. It never takes everybody along. */
+static bool costs_little(ep_drill_run *run)
+{
+    for (uint32_t i = 0; i < EP_DRILL_STEPS_MAX; ++i) {
+        uint32_t out = 0;
+        for (uint32_t rank = 0; rank < run->drill->shape.rank_count; ++rank) {
+            out += run->ranks[rank].step[i].evicted;
+        }
+        if (out > 2) {
+            snprintf(run->why, sizeof(run->why), "one fault put %u ranks out in step %u", out, i);
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool survives(const ep_drill *drill, const ist_fault *fault, bool legal,
                      uint64_t healthy_digest, bool *hit)
 {
@@ -57,7 +74,8 @@ static bool survives(const ep_drill *drill, const ist_fault *fault, bool legal,
     if (good && ep_drill_setup_failed(&run, 0)) {
         good = !legal && ep_drill_setup_is_clean(&run, 0);
     } else {
-        good = good && (legal ? ep_drill_is_perfect(&run) : ep_drill_is_recovered(&run));
+        good = good && costs_little(&run) &&
+               (legal ? ep_drill_is_perfect(&run) : ep_drill_is_recovered(&run));
     }
     if (!good) {
         ep_drill_tell(&run, plan);

@@ -44,7 +44,7 @@ typedef struct ist_completion {
     ist_status status;      /**< IST_OK, IST_INCOMPLETE, IST_IN_PROGRESS, or why it failed */
     uint64_t sequence;      /**< tag of the operation: generation and number in its group */
     uint64_t generation;    /**< mask generation it ran under */
-    uint32_t complete;      /**< 1: every rank of the communicator's agreed mask contributed */
+    uint32_t complete;      /**< 1: every rank of the communicator contributed */
     uint32_t lost_count;    /**< ranks without contribution, masked earlier or lost now */
     uint64_t *lost_words;   /**< in: caller's array or NULL; out: 1 = lost */
     uint32_t word_count;    /**< in: words in lost_words */
