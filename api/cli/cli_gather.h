@@ -26,7 +26,9 @@ typedef struct cli_gather_args {
     uint32_t window;
 } cli_gather_args;
 
+#if !defined(__CUDACC__)
 extern const ist_kernel ist_kernel_cli_gather;
+#endif
 
 typedef struct cli_gather {
     ist_world *world;

@@ -19,8 +19,8 @@ IST_DEVICE_FN void gather_send(ist_coop *coop, const cli_gather_args *args)
         return;
     }
     void *there = ist_window_peer(coop, dev, args->window, row, args->root);
-    uint64_t *word = ist_window_peer(coop, dev, args->window,
-                                     args->words + dev->rank * sizeof(uint64_t), args->root);
+    uint64_t *word = (uint64_t *)ist_window_peer(
+        coop, dev, args->window, args->words + dev->rank * sizeof(uint64_t), args->root);
     if (there == NULL || word == NULL) {
         return; /* the root has left */
     }
@@ -35,10 +35,11 @@ IST_DEVICE_FN void gather_send(ist_coop *coop, const cli_gather_args *args)
 IST_DEVICE_FN void gather_receive(ist_coop *coop, const cli_gather_args *args)
 {
     const ist_dev_comm *dev = args->dev;
-    uint32_t *arrived = ist_window_local(coop, dev, args->window, args->arrived);
-    uint8_t *results = ist_coop_scratch(coop, 0, dev->rank_count);
-    ist_peer_wait wait = {ist_window_local(coop, dev, args->window, args->words), args->tag,
-                          ist_clock_ns(coop) + args->deadline_ns, 0, 0};
+    uint32_t *arrived = (uint32_t *)ist_window_local(coop, dev, args->window, args->arrived);
+    uint8_t *results = (uint8_t *)ist_coop_scratch(coop, 0, dev->rank_count);
+    const uint64_t *words =
+        (const uint64_t *)ist_window_local(coop, dev, args->window, args->words);
+    ist_peer_wait wait = {words, args->tag, ist_clock_ns(coop) + args->deadline_ns, 0, 0};
     ist_wait_peers(coop, dev, &wait, results);
     IST_EACH_LANE (coop, peer, dev->rank_count) {
         uint32_t done = results[peer] == IST_WAIT_DONE ? 1u : 0u;

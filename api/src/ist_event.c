@@ -13,7 +13,7 @@ static ist_status check_pair(const ist_event *event, const ist_stream *stream,
                              const char *operation)
 {
     IST_RETURN_IF_ERROR(check_event(event, "event", operation));
-    IST_RETURN_IF_ERROR(ist_check_stream(stream, "stream", operation));
+    IST_RETURN_IF_ERROR(ist_check_kind(stream, IST_KIND_STREAM, "stream", operation));
     return ist_check_same_world(event->object.world, stream, "stream", operation);
 }
 

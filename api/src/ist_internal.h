@@ -185,6 +185,15 @@ static inline bool ist_object_is(const void *object, ist_kind kind)
     return object != NULL && ((const ist_object *)object)->magic == IST_MAGIC(kind);
 }
 
+/* For the second object of a call, whose world is compared with the first one's. */
+static inline ist_status ist_check_kind(const void *object, ist_kind kind, const char *argument,
+                                        const char *operation)
+{
+    return IST_LIKELY(ist_object_is(object, kind))
+               ? IST_OK
+               : ist_object_refuse(object, kind, argument, operation);
+}
+
 /* Also: the caller is the rank that the object belongs to. */
 static inline ist_status ist_check_object(const void *object, ist_kind kind, const char *argument,
                                           const char *operation)
@@ -251,7 +260,7 @@ static inline ist_status ist_check_same_world(const ist_world *world, const void
 static inline ist_status ist_check_comm_stream(const ist_comm *comm, const ist_stream *stream,
                                                const char *operation)
 {
-    IST_RETURN_IF_ERROR(ist_check_stream(stream, "stream", operation));
+    IST_RETURN_IF_ERROR(ist_check_kind(stream, IST_KIND_STREAM, "stream", operation));
     return ist_check_same_world(comm->object.world, stream, "stream", operation);
 }
 

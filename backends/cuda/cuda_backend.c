@@ -21,7 +21,8 @@ static const char *window_reason(const cuda_rank *rank)
 static ist_status cuda_caps(void *self, ist_backend_caps *caps)
 {
     const cuda_rank *rank = self;
-    ist_backend_caps filled = {.sm_count = rank->sm_count, .device_name = rank->name,
+    ist_backend_caps filled = {.sm_count = rank->sm_count,
+                               .device_name = rank->name,
                                .window_reason = window_reason(rank),
                                .gin_reason = cuda_nccl_reason()};
     uint32_t size = caps->size < sizeof(filled) ? caps->size : (uint32_t)sizeof(filled);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rank that is a process, at the meeting: one call at a time over its socket. The server keeps
- * the deadlines; the client gives it some time more. A thread that aborts asks the server to answer.
+ * the deadlines; the client gives it some time more. A thread that aborts asks the server to
+ * answer.
  */
 #include "cuda_clock.h"
 #include "cuda_endpoint.h"
@@ -68,8 +69,8 @@ static bool receive_all(client *self, void *bytes, size_t count, uint64_t deadli
 {
     size_t done = 0;
     while (done < count) {
-        ssize_t got = cuda_wire_pull(self->socket, (uint8_t *)bytes + done, count - done,
-                                     self->fds, &self->fd_count);
+        ssize_t got = cuda_wire_pull(self->socket, (uint8_t *)bytes + done, count - done, self->fds,
+                                     &self->fd_count);
         if (got > 0) {
             done += (size_t)got;
         } else if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) {
@@ -96,10 +97,13 @@ static bool send_call(client *self, const cuda_call *call, uint64_t deadline_ns)
     bool exchange = call->kind == CUDA_CALL_EXCHANGE;
     size_t words = exchange ? CUDA_WORDS(call->rank_count) * sizeof(uint64_t) : 0;
     uint64_t now_ns = cuda_now_ns();
-    cuda_wire head = {.op = exchange ? CUDA_WIRE_EXCHANGE : CUDA_WIRE_JOIN, .client = self->rank,
-                      .member = call->member, .rank_count = call->rank_count,
-                      .lsa_size_max = call->lsa_size_max, .fd_count = call->fd >= 0 ? 1 : 0,
-                      .comm = call->comm, .bytes = call->bytes,
+    cuda_wire head = {.op = exchange ? CUDA_WIRE_EXCHANGE : CUDA_WIRE_JOIN,
+                      .client = self->rank,
+                      .member = call->member,
+                      .rank_count = call->rank_count,
+                      .fd_count = call->fd >= 0 ? 1 : 0,
+                      .comm = call->comm,
+                      .bytes = call->bytes,
                       .payload_bytes = call->bytes + words,
                       .wait_ns = call->deadline_ns > now_ns ? call->deadline_ns - now_ns : 0};
     memcpy(head.id, call->id, sizeof(head.id));
@@ -130,7 +134,7 @@ static bool receive_round(client *self, const cuda_wire *head, uint64_t deadline
     if (round == NULL) {
         return false;
     }
-    /* The words of ranks with a descriptor use the room of the excused, which clients do not see. */
+    /* The words of ranks with a descriptor use the room of the excused, unseen by clients. */
     if (!receive_all(self, round->arrived, 2 * words, deadline_ns) ||
         !receive_all(self, round->data, head->payload_bytes - 2 * words, deadline_ns)) {
         cuda_round_free(round);
@@ -194,8 +198,7 @@ static void client_tell(client *self, cuda_wire_op op, uint64_t comm, uint32_t m
 {
     cuda_wire head = {.op = (uint32_t)op, .client = self->rank, .member = member, .comm = comm};
     if (self->socket >= 0) {
-        (void)send_all(self, &head, sizeof(head), NULL, 0,
-                       cuda_after_ns(cuda_now_ns(), GRACE_NS));
+        (void)send_all(self, &head, sizeof(head), NULL, 0, cuda_after_ns(cuda_now_ns(), GRACE_NS));
     }
 }
 
@@ -254,8 +257,8 @@ static ist_status connect_to_server(const ist_backend_process *process, int *res
 static ist_status say_hello(client *self, const ist_backend_process *process)
 {
     uint64_t deadline_ns = cuda_after_ns(cuda_now_ns(), CUDA_MEET_NS);
-    cuda_wire head = {.op = CUDA_WIRE_HELLO, .client = process->rank,
-                      .expected = cuda_wire_digest(process)};
+    cuda_wire head = {
+        .op = CUDA_WIRE_HELLO, .client = process->rank, .expected = cuda_wire_digest(process)};
     cuda_call call = {.fd = -1};
     if (!send_all(self, &head, sizeof(head), NULL, 0, deadline_ns) ||
         !receive_answer(self, &call, deadline_ns)) {
@@ -283,8 +286,10 @@ ist_status cuda_client_open(const ist_backend_process *process, cuda_endpoint **
         return status;
     }
     (void)pthread_mutex_init(&self->lock, NULL);
-    self->endpoint = (cuda_endpoint){.call = client_call, .release = client_release,
-                                     .abort = client_abort, .leave = client_leave,
+    self->endpoint = (cuda_endpoint){.call = client_call,
+                                     .release = client_release,
+                                     .abort = client_abort,
+                                     .leave = client_leave,
                                      .close = client_close};
     status = say_hello(self, process);
     if (status != IST_OK) {

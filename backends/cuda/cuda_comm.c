@@ -11,34 +11,38 @@
 
 static ist_status raise_join(const cuda_comm *comm, const cuda_call *call, uint64_t waited_ns)
 {
-    ist_error details = {.rank = (int32_t)comm->rank, .peer = IST_RANK_NONE, .object = "comm",
-                         .operation = "comm.open", .expected = call->expected,
-                         .observed = call->observed, .waited_ns = waited_ns};
-    switch ((int)call->status) {
-    case IST_ERR_TIMEOUT:
+    ist_error details = {.rank = (int32_t)comm->rank,
+                         .peer = IST_RANK_NONE,
+                         .object = "comm",
+                         .operation = "comm.open",
+                         .expected = call->expected,
+                         .observed = call->observed,
+                         .waited_ns = waited_ns};
+    if (call->status == IST_ERR_TIMEOUT) {
         details.peer = (int32_t)call->peer;
         return ist_raise(IST_ERR_TIMEOUT, &details,
                          "%u of %u ranks came to open the communicator; rank %u did not",
                          (unsigned)call->observed, (unsigned)call->expected, call->peer);
-    case IST_ERR_MISMATCH:
-        return ist_raise(IST_ERR_MISMATCH, &details,
-                         "rank %u opens the communicator with %u ranks and team limit %u, others "
-                         "with another number of ranks or limit (%u instead of %u)",
-                         comm->rank, call->rank_count, call->lsa_size_max,
-                         (unsigned)call->expected, (unsigned)call->observed);
-    case IST_ERR_ARGUMENT:
-        return ist_raise(IST_ERR_ARGUMENT, &details,
-                         "two ranks open the communicator as rank %u", comm->rank);
-    default:
-        return ist_raise(call->status, &details, "rank %u cannot open the communicator: %s",
-                         comm->rank, ist_status_sentence(call->status));
     }
+    if (call->peer == UINT32_MAX) {
+        return ist_raise(call->status, &details, "another rank could not open the communicator: %s",
+                         ist_status_sentence(call->status));
+    }
+    return call->status == IST_ERR_MISMATCH
+               ? ist_raise(IST_ERR_MISMATCH, &details,
+                           "rank %u opens the communicator with %u ranks, others with %u",
+                           comm->rank, (unsigned)call->observed, (unsigned)call->expected)
+               : ist_raise(call->status, &details, "two ranks open the communicator as rank %u",
+                           comm->rank);
 }
 
 static ist_status raise_exchange(const cuda_comm *comm, const cuda_call *call)
 {
-    ist_error details = {.rank = (int32_t)comm->rank, .peer = IST_RANK_NONE, .object = "bytes",
-                         .operation = "comm.exchange", .expected = call->expected,
+    ist_error details = {.rank = (int32_t)comm->rank,
+                         .peer = IST_RANK_NONE,
+                         .object = "bytes",
+                         .operation = "comm.exchange",
+                         .expected = call->expected,
                          .observed = call->observed};
     if (call->status == IST_ERR_ABORTED) {
         return IST_ERR_ABORTED;
@@ -59,11 +63,16 @@ static ist_status exchange(cuda_comm *comm, const void *send, size_t bytes, int 
                            uint64_t deadline_ns, const uint64_t *lost, cuda_call *call)
 {
     cuda_endpoint *endpoint = comm->owner->endpoint;
-    *call = (cuda_call){.kind = CUDA_CALL_EXCHANGE, .client = comm->owner->index,
-                        .member = comm->rank, .rank_count = comm->rank_count, .fd = fd,
+    *call = (cuda_call){.kind = CUDA_CALL_EXCHANGE,
+                        .client = comm->owner->index,
+                        .member = comm->rank,
+                        .rank_count = comm->rank_count,
+                        .fd = fd,
                         .comm = comm->number,
-                        .deadline_ns = cuda_after_ns(cuda_now_ns(), deadline_ns), .send = send,
-                        .bytes = bytes, .lost = lost};
+                        .deadline_ns = cuda_after_ns(cuda_now_ns(), deadline_ns),
+                        .send = send,
+                        .bytes = bytes,
+                        .lost = lost};
     if (atomic_load(&comm->aborted) != 0) {
         return IST_ERR_ABORTED;
     }
@@ -80,8 +89,10 @@ static ist_status check_all_came(cuda_comm *comm, cuda_call *call)
 {
     for (uint32_t peer = 0; peer < comm->rank_count; ++peer) {
         if (!cuda_bit(call->round->arrived, peer)) {
-            ist_error details = {.rank = (int32_t)comm->rank, .peer = (int32_t)peer,
-                                 .object = "comm", .waited_ns = comm->deadline_ns};
+            ist_error details = {.rank = (int32_t)comm->rank,
+                                 .peer = (int32_t)peer,
+                                 .object = "comm",
+                                 .waited_ns = comm->deadline_ns};
             cuda_comm_release(comm, call);
             return ist_raise(IST_ERR_TIMEOUT, &details, "rank %u of %u did not come within %llu ns",
                              peer, comm->rank_count, (unsigned long long)comm->deadline_ns);
@@ -115,11 +126,15 @@ static ist_status comm_join(cuda_comm *comm, const ist_backend_comm_desc *desc)
     cuda_place place;
     cuda_endpoint *endpoint = comm->owner->endpoint;
     uint64_t began_ns = cuda_now_ns();
-    cuda_place_fill(comm->owner, &place);
-    cuda_call call = {.kind = CUDA_CALL_JOIN, .client = comm->owner->index, .member = desc->rank,
-                      .rank_count = desc->rank_count, .lsa_size_max = desc->lsa_size_max,
-                      .fd = -1, .deadline_ns = cuda_after_ns(began_ns, desc->deadline_ns),
-                      .send = &place, .bytes = sizeof(place)};
+    cuda_place_fill(comm->owner, desc->lsa_size_max, &place);
+    cuda_call call = {.kind = CUDA_CALL_JOIN,
+                      .client = comm->owner->index,
+                      .member = desc->rank,
+                      .rank_count = desc->rank_count,
+                      .fd = -1,
+                      .deadline_ns = cuda_after_ns(began_ns, desc->deadline_ns),
+                      .send = &place,
+                      .bytes = sizeof(place)};
     memcpy(call.id, desc->id, sizeof(call.id));
     endpoint->call(endpoint, &call);
     if (call.status != IST_OK) {
@@ -131,7 +146,7 @@ static ist_status comm_join(cuda_comm *comm, const ist_backend_comm_desc *desc)
     return IST_OK;
 }
 
-static ist_status agree_on_team(cuda_comm *comm, uint32_t limit)
+static ist_status agree_on_team(cuda_comm *comm)
 {
     cuda_call call;
     size_t words = CUDA_WORDS(comm->rank_count);
@@ -143,8 +158,7 @@ static ist_status agree_on_team(cuda_comm *comm, uint32_t limit)
     ist_status status = cuda_comm_gather(comm, reach, words * sizeof(*reach), -1, &call);
     ist_free(reach);
     IST_RETURN_IF_ERROR(status);
-    comm->lsa_size =
-        cuda_team_size(comm, (const uint64_t *)(const void *)call.round->data, limit);
+    comm->lsa_size = cuda_team_size(comm, (const uint64_t *)(const void *)call.round->data);
     comm->lsa_rank = comm->rank % comm->lsa_size;
     cuda_comm_release(comm, &call);
     return IST_OK;
@@ -191,7 +205,7 @@ static ist_status comm_open(cuda_rank *rank, const ist_backend_comm_desc *desc, 
         comm_free(comm);
         return status;
     }
-    status = agree_on_team(comm, desc->lsa_size_max);
+    status = agree_on_team(comm);
     if (status == IST_OK) {
         status = open_network(comm);
     }
@@ -214,7 +228,8 @@ ist_status cuda_comm_open(void *self, const ist_backend_comm_desc *desc, uint64_
     ist_status status = comm_open(rank, desc, &comm);
     cuda_exit(entered);
     IST_RETURN_IF_ERROR(status);
-    *info = (ist_backend_comm_info){.lsa_rank = comm->lsa_rank, .lsa_size = comm->lsa_size,
+    *info = (ist_backend_comm_info){.lsa_rank = comm->lsa_rank,
+                                    .lsa_size = comm->lsa_size,
                                     .gin_supported = comm->nccl != NULL ? 1u : 0u,
                                     .gin_reason = comm->nccl != NULL ? NULL : comm->gin_reason};
     *number = cuda_number(comm);

@@ -14,7 +14,9 @@ typedef struct cuda_place {
     uint64_t process; /* distinct between processes of a host */
     uint8_t uuid[16]; /* of its GPU */
     uint32_t world_rank;
-    uint32_t windows; /* 1: its memory can be mapped by peers */
+    uint32_t windows;      /* 1: its memory can be mapped by peers */
+    uint32_t lsa_size_max; /* 0: no limit */
+    uint32_t reserved;
 } cuda_place;
 
 /* What a member opens: a range of one of its chunks. */
@@ -38,12 +40,12 @@ typedef struct cuda_mapping {
 
 typedef struct cuda_devcomm {
     struct cuda_devcomm *next;
-    cuda_chunk *chunk; /* holds the structs and tables that device code reads */
-    CUdeviceptr base;  /* the ist_dev_comm */
-    uint64_t windows_at; /* bytes behind base */
+    cuda_chunk *chunk;          /* holds the structs and tables that device code reads */
+    CUdeviceptr base;           /* the ist_dev_comm */
+    uint64_t windows_at;        /* bytes behind base */
     cuda_chunk *resource_chunk; /* NULL: no resource window */
     CUdeviceptr resource;
-    cuda_mapping mapping; /* of the resource window */
+    cuda_mapping mapping;  /* of the resource window */
     uint64_t *peer_errors; /* pinned; NULL without GIN */
     cuda_nccl_devcomm *nccl;
 } cuda_devcomm;
@@ -58,7 +60,7 @@ typedef struct cuda_comm {
     uint32_t lsa_size;
     uint64_t deadline_ns;
     atomic_int aborted;
-    cuda_place *places; /* [rank_count] */
+    cuda_place *places;                           /* [rank_count] */
     cuda_mapping *windows[CUDA_WINDOW_COUNT_MAX]; /* by number; 0 is never used */
     cuda_chunk *table_chunk; /* [CUDA_WINDOW_COUNT_MAX][lsa_size] addresses for device code */
     CUdeviceptr table;
@@ -88,11 +90,11 @@ void cuda_comm_release(cuda_comm *comm, cuda_call *call);
 
 /* ---- cuda_team.c ----------------------------------------------------------------------------- */
 
-void cuda_place_fill(const cuda_rank *rank, cuda_place *place);
+void cuda_place_fill(const cuda_rank *rank, uint32_t lsa_size_max, cuda_place *place);
 /* Which members' memory this rank can map: a bit each. */
 void cuda_team_reach(const cuda_comm *comm, uint64_t *reach);
 /* The size of load/store teams: contiguous blocks, equal on all ranks. rows: reach of each. */
-uint32_t cuda_team_size(const cuda_comm *comm, const uint64_t *rows, uint32_t limit);
+uint32_t cuda_team_size(const cuda_comm *comm, const uint64_t *rows);
 
 /* ---- cuda_peer.c ----------------------------------------------------------------------------- */
 

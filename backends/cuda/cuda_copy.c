@@ -96,9 +96,9 @@ ist_status cuda_copy_out(void *self, uint64_t number, void *host, const void *sr
     for (size_t done = 0; status == IST_OK && done < bytes;) {
         size_t now = piece(bytes - done);
         uint64_t now_ns = cuda_now_ns();
-        status = copy_out_piece(rank, stream->handle, (uint8_t *)host + done,
-                                device_address(src) + done, now,
-                                until_ns > now_ns ? until_ns - now_ns : 0, "copy.to_host");
+        status =
+            copy_out_piece(rank, stream->handle, (uint8_t *)host + done, device_address(src) + done,
+                           now, until_ns > now_ns ? until_ns - now_ns : 0, "copy.to_host");
         done += now;
     }
     cuda_exit(entered);
@@ -150,10 +150,9 @@ ist_status cuda_copy_now(cuda_rank *rank, CUdeviceptr device, void *host, size_t
     for (size_t done = 0; done < bytes;) {
         size_t now = piece(bytes - done);
         uint8_t *at = (uint8_t *)host + done;
-        IST_RETURN_IF_ERROR(to_device
-                                ? copy_now_to_device(rank, device + done, at, now)
-                                : copy_out_piece(rank, rank->side, at, device + done, now,
-                                                 OWN_COPY_NS, "mem.peek"));
+        IST_RETURN_IF_ERROR(to_device ? copy_now_to_device(rank, device + done, at, now)
+                                      : copy_out_piece(rank, rank->side, at, device + done, now,
+                                                       OWN_COPY_NS, "mem.peek"));
         done += now;
     }
     return IST_OK;

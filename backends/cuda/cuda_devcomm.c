@@ -49,8 +49,8 @@ static layout make_layout(const cuda_comm *comm, const ist_devcomm_desc *desc, s
     at.nccl_at = at.counters_at + round_line(contexts * desc->counter_count * sizeof(uint64_t));
     at.bytes = at.nccl_at + round_line(nccl_bytes);
     at.barriers_at = round_line(desc->resource_bytes);
-    at.resource_bytes = at.barriers_at +
-                        desc->lsa_barrier_count * IST_CUDA_BARRIER_BYTES(comm->lsa_size);
+    at.resource_bytes =
+        at.barriers_at + desc->lsa_barrier_count * IST_CUDA_BARRIER_BYTES(comm->lsa_size);
     return at;
 }
 
@@ -64,7 +64,7 @@ static ist_status resource_alloc(opening *open, cuda_offer *offer, int *fd)
     if (bytes == 0) {
         return IST_OK;
     }
-    IST_RETURN_IF_ERROR(cuda_heap_alloc(rank, bytes, &dev->resource_chunk, &dev->resource));
+    IST_RETURN_IF_ERROR(cuda_heap_alloc_alone(rank, bytes, &dev->resource_chunk, &dev->resource));
     IST_RETURN_IF_ERROR(cuda_zero_now(rank, dev->resource, bytes));
     return cuda_offer_fill(open->comm, dev->resource_chunk, dev->resource, bytes, offer, fd);
 }
@@ -164,8 +164,7 @@ static void image_private(const opening *open, ist_cuda_dev_comm *image)
     bool barriers = open->desc->lsa_barrier_count > 0;
     uint64_t barriers_table = at->members_at + open->comm->lsa_size * sizeof(void *);
     *image = (ist_cuda_dev_comm){
-        .barriers_own =
-            barriers ? (uint64_t *)(uintptr_t)(dev->resource + at->barriers_at) : NULL,
+        .barriers_own = barriers ? (uint64_t *)(uintptr_t)(dev->resource + at->barriers_at) : NULL,
         .barriers = barriers ? device_at(dev, barriers_table) : NULL,
         .nccl = dev->nccl != NULL ? device_at(dev, at->nccl_at) : NULL,
         .flush_issued = device_at(dev, at->flush_at),
@@ -204,9 +203,8 @@ static ist_status image_write(opening *open)
         return cuda_fail_memory(open->comm->owner, "a device communicator");
     }
     size_t nccl_bytes = 0;
-    const void *nccl = open->dev->nccl != NULL
-                           ? cuda_nccl_devcomm_bytes(open->dev->nccl, &nccl_bytes)
-                           : NULL;
+    const void *nccl =
+        open->dev->nccl != NULL ? cuda_nccl_devcomm_bytes(open->dev->nccl, &nccl_bytes) : NULL;
     image_public(open, (ist_dev_comm *)(void *)image);
     image_private(open, (ist_cuda_dev_comm *)(void *)(image + at->private_at));
     image_windows(open, (ist_dev_window *)(void *)(image + at->windows_at));
@@ -214,8 +212,7 @@ static ist_status image_write(opening *open)
     if (nccl != NULL) {
         memcpy(image + at->nccl_at, nccl, nccl_bytes);
     }
-    ist_status status =
-        cuda_copy_now(open->comm->owner, open->dev->base, image, at->bytes, true);
+    ist_status status = cuda_copy_now(open->comm->owner, open->dev->base, image, at->bytes, true);
     ist_free(image);
     return status;
 }
@@ -242,6 +239,19 @@ static void devcomm_free(cuda_comm *comm, cuda_devcomm *dev)
     ist_free(dev);
 }
 
+/*
+ * Kernels in flight read these tables: when they do not end in time, what they use stays until the
+ * rank ends. A fault would spoil the device for everybody.
+ */
+static ist_status devcomm_retire(cuda_comm *comm, cuda_devcomm *dev)
+{
+    ist_status status = cuda_streams_await(comm->owner, comm->deadline_ns, "dev_comm.close");
+    if (status != IST_ERR_TIMEOUT) {
+        devcomm_free(comm, dev);
+    }
+    return status;
+}
+
 static ist_status devcomm_fill(opening *open)
 {
     cuda_comm *comm = open->comm;
@@ -258,8 +268,7 @@ static ist_status devcomm_fill(opening *open)
     return image_write(open);
 }
 
-static ist_status devcomm_open(cuda_comm *comm, const ist_devcomm_desc *desc,
-                               cuda_devcomm **result)
+static ist_status devcomm_open(cuda_comm *comm, const ist_devcomm_desc *desc, cuda_devcomm **result)
 {
     opening open = {.comm = comm, .desc = desc, .dev = ist_alloc(1, sizeof(*open.dev))};
     if (open.dev == NULL) {
@@ -297,9 +306,9 @@ ist_status cuda_devcomm_close(void *self, uint64_t number, const ist_dev_comm *d
         if (one->base == (CUdeviceptr)(uintptr_t)dev) {
             *link = one->next;
             bool entered = cuda_enter(self);
-            devcomm_free(comm, one);
+            ist_status status = devcomm_retire(comm, one);
             cuda_exit(entered);
-            return IST_OK;
+            return status;
         }
     }
     return ist_raise(IST_ERR_OBJECT, NULL, "the device communicator is closed already");
@@ -321,6 +330,6 @@ void cuda_devcomms_close(cuda_comm *comm)
     while (comm->devcomms != NULL) {
         cuda_devcomm *dev = comm->devcomms;
         comm->devcomms = dev->next;
-        devcomm_free(comm, dev);
+        (void)devcomm_retire(comm, dev);
     }
 }

@@ -60,12 +60,12 @@ static void check_device(void)
     int minor = 0;
     CUresult result = cu.cuDeviceGet(&device, 0);
     if (result == CUDA_SUCCESS) {
-        result = cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-                                         device);
+        result =
+            cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
     }
     if (result == CUDA_SUCCESS) {
-        result = cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-                                         device);
+        result =
+            cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
     }
     if (result != CUDA_SUCCESS) {
         say_result("the query of the first GPU", result);

@@ -43,7 +43,9 @@ static ist_status status_of(CUresult result)
 ist_status cuda_fail(const cuda_rank *rank, CUresult result, const char *call)
 {
     ist_error details = {.rank = rank != NULL ? (int32_t)rank->index : IST_RANK_NONE,
-                         .peer = IST_RANK_NONE, .object = "device", .observed = (uint64_t)result};
+                         .peer = IST_RANK_NONE,
+                         .object = "device",
+                         .observed = (uint64_t)result};
     return ist_raise(status_of(result), &details, "%s failed: %s (%s)", call, text_of(result),
                      name_of(result));
 }
@@ -95,7 +97,9 @@ ist_status cuda_stream_await(const cuda_rank *rank, CUstream stream, uint64_t wa
     if (result != CUDA_ERROR_NOT_READY) {
         return cuda_fail(rank, result, operation);
     }
-    ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE, .object = "stream",
+    ist_error details = {.rank = (int32_t)rank->index,
+                         .peer = IST_RANK_NONE,
+                         .object = "stream",
                          .waited_ns = cuda_now_ns() - began_ns};
     return ist_raise(IST_ERR_TIMEOUT, &details,
                      "rank %u waited %llu ns for its stream (%s): its work has not finished",

@@ -92,8 +92,7 @@ static ist_status wait_in_capture(const cuda_rank *rank, const cuda_event *event
     return IST_OK;
 }
 
-static ist_status wait_entered(const cuda_rank *rank, const cuda_event *event,
-                               cuda_stream *stream)
+static ist_status wait_entered(const cuda_rank *rank, const cuda_event *event, cuda_stream *stream)
 {
     if (rank->capture != NULL && event->capture == rank->capture) {
         return wait_in_capture(rank, event, stream);
@@ -136,8 +135,11 @@ ist_status cuda_event_sync(void *self, uint64_t number, uint64_t deadline_ns)
     if (result != CUDA_ERROR_NOT_READY) {
         return cuda_fail(rank, result, "cuEventQuery");
     }
-    ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE, .object = "event",
-                         .operation = "event.sync", .waited_ns = deadline_ns};
+    ist_error details = {.rank = (int32_t)rank->index,
+                         .peer = IST_RANK_NONE,
+                         .object = "event",
+                         .operation = "event.sync",
+                         .waited_ns = deadline_ns};
     return ist_raise(IST_ERR_TIMEOUT, &details, "rank %u waited %llu ns for an event", rank->index,
                      (unsigned long long)deadline_ns);
 }

@@ -22,8 +22,8 @@ static CUmemAllocationProp chunk_properties(const cuda_rank *rank)
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = rank->device;
-    properties.requestedHandleTypes = rank->fd_export ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-                                                      : CU_MEM_HANDLE_TYPE_NONE;
+    properties.requestedHandleTypes =
+        rank->fd_export ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
     properties.allocFlags.gpuDirectRDMACapable = rank->rdma ? 1 : 0;
     return properties;
 }
@@ -72,8 +72,8 @@ static ist_status fail_device_memory(const cuda_rank *rank, CUresult result, siz
     if (result != CUDA_ERROR_OUT_OF_MEMORY) {
         return cuda_fail(rank, result, "cuMemCreate");
     }
-    ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE, .object = "memory",
-                         .expected = bytes};
+    ist_error details = {
+        .rank = (int32_t)rank->index, .peer = IST_RANK_NONE, .object = "memory", .expected = bytes};
     return ist_raise(IST_ERR_MEMORY, &details, "the device of rank %u has no %zu bytes left",
                      rank->index, bytes);
 }
@@ -183,8 +183,8 @@ static ist_status span_take(const cuda_rank *rank, cuda_span *span, size_t bytes
         if (rest == NULL) {
             return cuda_fail_memory(rank, "device memory");
         }
-        *rest = (cuda_span){.next = span->next, .offset = span->offset + bytes,
-                            .bytes = span->bytes - bytes};
+        *rest = (cuda_span){
+            .next = span->next, .offset = span->offset + bytes, .bytes = span->bytes - bytes};
         span->next = rest;
         span->bytes = bytes;
     }
@@ -209,19 +209,28 @@ static cuda_chunk *own_chunk_fitting(cuda_rank *rank, size_t bytes, cuda_span **
     (void)pthread_mutex_lock(&rank->world->lock);
     for (cuda_chunk *chunk = rank->world->chunks; chunk != NULL && found == NULL;
          chunk = chunk->next) {
-        *span = chunk->owner == rank->index ? span_fitting(chunk, bytes) : NULL;
+        bool usable = chunk->owner == rank->index && !chunk->alone;
+        *span = usable ? span_fitting(chunk, bytes) : NULL;
         found = *span != NULL ? chunk : NULL;
     }
     (void)pthread_mutex_unlock(&rank->world->lock);
     return found;
 }
 
-ist_status cuda_heap_alloc(cuda_rank *rank, size_t bytes, cuda_chunk **result, CUdeviceptr *base)
+static ist_status check_size(const cuda_rank *rank, size_t bytes)
 {
     if (!rank->vmm) {
         return ist_raise(IST_ERR_UNSUPPORTED, NULL,
                          "the device of rank %u has no virtual memory management", rank->index);
     }
+    return bytes <= SIZE_MAX - rank->granularity
+               ? IST_OK
+               : fail_device_memory(rank, CUDA_ERROR_OUT_OF_MEMORY, bytes);
+}
+
+ist_status cuda_heap_alloc(cuda_rank *rank, size_t bytes, cuda_chunk **result, CUdeviceptr *base)
+{
+    IST_RETURN_IF_ERROR(check_size(rank, bytes));
     cuda_span *span = NULL;
     size_t rounded = round_up(bytes, CUDA_PAGE_BYTES);
     cuda_chunk *chunk = own_chunk_fitting(rank, rounded, &span);
@@ -236,6 +245,19 @@ ist_status cuda_heap_alloc(cuda_rank *rank, size_t bytes, cuda_chunk **result, C
     }
     *result = chunk;
     *base = chunk->base + span->offset;
+    return IST_OK;
+}
+
+ist_status cuda_heap_alloc_alone(cuda_rank *rank, size_t bytes, cuda_chunk **result,
+                                 CUdeviceptr *base)
+{
+    IST_RETURN_IF_ERROR(check_size(rank, bytes));
+    cuda_chunk *chunk = NULL;
+    IST_RETURN_IF_ERROR(chunk_new(rank, bytes, &chunk));
+    chunk->alone = true;
+    chunk->spans->used = true;
+    *result = chunk;
+    *base = chunk->base;
     return IST_OK;
 }
 

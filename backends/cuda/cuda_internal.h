@@ -48,6 +48,7 @@ typedef struct cuda_chunk {
     uint64_t key;   /* distinct in the job: owner's rank and a count */
     uint32_t owner; /* rank in the world */
     uint32_t refs;  /* the owner, and peers in this process; under the world's lock */
+    bool alone;     /* holds one allocation and is never used again */
 } cuda_chunk;
 
 /* One allocation of this rank. */
@@ -56,6 +57,7 @@ typedef struct cuda_allocation {
     size_t bytes;   /* as asked for */
     uint32_t flags;
     bool pinned;       /* host memory that the device reaches */
+    void *raw;         /* pinned: what the driver gave, in front of `base` */
     cuda_chunk *chunk; /* NULL for pinned memory */
 } cuda_allocation;
 
@@ -100,9 +102,9 @@ typedef struct cuda_stream {
 
 typedef struct cuda_event {
     struct cuda_event *next;
-    CUevent mark;  /* records outside captures */
-    CUevent join;  /* records inside captures: dependences between captured streams */
-    bool recorded; /* mark has been recorded */
+    CUevent mark;               /* records outside captures */
+    CUevent join;               /* records inside captures: dependences between captured streams */
+    bool recorded;              /* mark has been recorded */
     struct cuda_graph *capture; /* of the last record, if still under way */
 } cuda_event;
 
@@ -216,6 +218,9 @@ void cuda_rank_close(cuda_rank *rank);
 
 /* cuda_heap.c: spans of exportable device memory */
 ist_status cuda_heap_alloc(cuda_rank *rank, size_t bytes, cuda_chunk **chunk, CUdeviceptr *base);
+/* A chunk of its own, for memory that late peers may write to after it was freed here. */
+ist_status cuda_heap_alloc_alone(cuda_rank *rank, size_t bytes, cuda_chunk **chunk,
+                                 CUdeviceptr *base);
 void cuda_heap_free(cuda_rank *rank, cuda_chunk *chunk, CUdeviceptr base);
 /* Finds a chunk of another rank of this process and counts its use; NULL when it is gone. */
 cuda_chunk *cuda_chunk_share(cuda_world *world, uint64_t key);
@@ -248,6 +253,8 @@ ist_status cuda_stream_close(void *self, uint64_t number);
 ist_status cuda_stream_sync(void *self, uint64_t number, uint64_t deadline_ns);
 ist_status cuda_stream_query(void *self, uint64_t number);
 void cuda_streams_close(cuda_rank *rank);
+/* Waits, bounded, until no stream of the rank runs anything that could use what is to be freed. */
+ist_status cuda_streams_await(const cuda_rank *rank, uint64_t wait_ns, const char *operation);
 /* Whether work enqueued now goes into a graph. */
 static inline bool cuda_stream_captures(const cuda_rank *rank, const cuda_stream *stream)
 {

@@ -76,9 +76,8 @@ static ist_status image_into_context(const cuda_rank *rank, CUlibrary library)
         return cuda_fail_memory(rank, "a list of kernels");
     }
     CUresult result = cu.cuLibraryEnumerateKernels(kernels, count, library);
-    ist_status status = result == CUDA_SUCCESS
-                            ? IST_OK
-                            : cuda_fail(rank, result, "cuLibraryEnumerateKernels");
+    ist_status status =
+        result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuLibraryEnumerateKernels");
     for (unsigned i = 0; status == IST_OK && i < count; ++i) {
         status = kernel_load(rank, kernels[i]);
     }
@@ -133,7 +132,9 @@ static ist_status find_kernel(const cuda_rank *rank, const ist_kernel *kernel, b
     if (there) {
         return IST_OK;
     }
-    ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE, .object = "kernel",
+    ist_error details = {.rank = (int32_t)rank->index,
+                         .peer = IST_RANK_NONE,
+                         .object = "kernel",
                          .operation = "launch"};
     return ist_raise(IST_ERR_UNSUPPORTED, &details,
                      "kernel %s of %s has no device code: %s was not compiled for CUDA into this "
@@ -192,13 +193,15 @@ static ist_status lookup(cuda_rank *rank, const ist_kernel *kernel, const cuda_f
 static ist_status refuse_blocks(const cuda_rank *rank, const cuda_function *function,
                                 uint32_t block_count)
 {
-    ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE,
-                         .object = "block_count", .operation = "launch",
-                         .expected = function->blocks_max, .observed = block_count};
+    ist_error details = {.rank = (int32_t)rank->index,
+                         .peer = IST_RANK_NONE,
+                         .object = "block_count",
+                         .operation = "launch",
+                         .expected = function->blocks_max,
+                         .observed = block_count};
     return ist_raise(IST_ERR_RANGE, &details,
                      "kernel %s cannot have %u blocks of %u threads resident at once, at most %u",
-                     function->kernel->name, block_count, function->threads,
-                     function->blocks_max);
+                     function->kernel->name, block_count, function->threads, function->blocks_max);
 }
 
 static ist_status launch_entered(cuda_rank *rank, CUstream stream, const ist_kernel *kernel,
@@ -211,10 +214,16 @@ static ist_status launch_entered(cuda_rank *rank, CUstream stream, const ist_ker
     }
     CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
                                      .value = {.cooperative = 1}};
-    CUlaunchConfig config = {.gridDimX = block_count, .gridDimY = 1, .gridDimZ = 1,
-                             .blockDimX = function->threads, .blockDimY = 1, .blockDimZ = 1,
-                             .sharedMemBytes = IST_CUDA_DYNAMIC_BYTES, .hStream = stream,
-                             .attrs = &cooperative, .numAttrs = 1};
+    CUlaunchConfig config = {.gridDimX = block_count,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = function->threads,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = IST_CUDA_DYNAMIC_BYTES,
+                             .hStream = stream,
+                             .attrs = &cooperative,
+                             .numAttrs = 1};
     void *parameters[1];
     memcpy(&parameters[0], &args, sizeof(args)); /* the driver only reads */
     CUDA_TRY(rank, cuLaunchKernelEx, &config, function->handle, parameters, NULL);

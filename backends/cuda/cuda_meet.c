@@ -15,15 +15,11 @@ typedef struct cuda_party {
     uint64_t number;
     uint8_t id[128];
     uint32_t rank_count;
-    uint32_t lsa_size_max;
     uint32_t *clients; /* [rank_count] world ranks */
     uint64_t *came;    /* members that have come to join */
     uint64_t *left;    /* members that closed it */
     uint64_t *aborted; /* members that aborted it */
-    uint32_t missing;  /* of a failed one: a rank that did not come */
-    uint32_t came_count; /* at the time it failed */
     bool formed;
-    bool failed;
 } cuda_party;
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
@@ -87,7 +83,7 @@ static void party_free(cuda_party *party)
     ist_free(party);
 }
 
-static cuda_party *party_new(cuda_meet *meet, uint32_t rank_count, uint32_t lsa_size_max)
+static cuda_party *party_new(cuda_meet *meet, uint32_t rank_count)
 {
     uint32_t words = CUDA_WORDS(rank_count);
     cuda_party *party = ist_alloc(1, sizeof(*party));
@@ -103,7 +99,6 @@ static cuda_party *party_new(cuda_meet *meet, uint32_t rank_count, uint32_t lsa_
     party->left = party->came + words;
     party->aborted = party->left + words;
     party->rank_count = rank_count;
-    party->lsa_size_max = lsa_size_max;
     party->number = meet->next_number++;
     party->next = meet->parties;
     meet->parties = party;
@@ -275,7 +270,7 @@ static uint32_t came_count(const cuda_party *party)
     return count;
 }
 
-/* In a communicator of all clients a rank that is gone is the better answer than one that is late. */
+/* In a communicator of all clients a rank that is gone is a better answer than one that is late. */
 static uint32_t first_missing(const cuda_meet *meet, const cuda_party *party)
 {
     bool all = party->rank_count == meet->client_count;
@@ -291,14 +286,12 @@ static uint32_t first_missing(const cuda_meet *meet, const cuda_party *party)
     return member;
 }
 
-static void join_fail(cuda_meet *meet, cuda_party *party)
+/* It is over for all who came; who comes later, or again, meets under a new one. */
+static void join_fail(cuda_meet *meet, cuda_party *party, ist_status status)
 {
-    party->failed = true;
-    party->missing = first_missing(meet, party);
-    party->came_count = came_count(party);
-    if (party->round != NULL) {
-        round_end(meet, party->round, IST_ERR_TIMEOUT, party->missing);
-    }
+    uint32_t peer = status == IST_ERR_TIMEOUT ? first_missing(meet, party) : UINT32_MAX;
+    round_end(meet, party->round, status, peer);
+    party_remove(meet, party);
 }
 
 static cuda_party *forming(const cuda_meet *meet, const uint8_t *id)
@@ -313,7 +306,7 @@ static cuda_party *forming(const cuda_meet *meet, const uint8_t *id)
 
 static cuda_party *join_begin(cuda_meet *meet, const cuda_call *call)
 {
-    cuda_party *party = party_new(meet, call->rank_count, call->lsa_size_max);
+    cuda_party *party = party_new(meet, call->rank_count);
     cuda_round *round = party != NULL ? cuda_round_new(call->rank_count, call->bytes) : NULL;
     if (round == NULL) {
         if (party != NULL) {
@@ -357,25 +350,21 @@ static void join_enter(cuda_meet *meet, cuda_party *party, cuda_call *call)
         party->formed = true;
         round_end(meet, round, IST_OK, UINT32_MAX);
     } else if (!join_possible(meet, party)) {
-        join_fail(meet, party);
+        join_fail(meet, party, IST_ERR_TIMEOUT);
     }
 }
 
-/* A rank that saw a communicator fail may try again under the same id; one that did not see it
-   yet learns of the failure first. */
-static bool join_is_retry(const cuda_party *party, const cuda_call *call)
+/* One member's mistake is the failure of all; it alone learns what it did. */
+static void join_refuse(cuda_meet *meet, cuda_party *party, cuda_call *call, ist_status status)
 {
-    return party->failed && call->member < party->rank_count &&
-           cuda_bit(party->came, call->member);
+    uint32_t rank_count = party->rank_count;
+    join_fail(meet, party, status);
+    answer(meet, call, status, call->member, rank_count, call->rank_count);
 }
 
 static void join(cuda_meet *meet, cuda_call *call)
 {
     cuda_party *party = forming(meet, call->id);
-    if (party != NULL && join_is_retry(party, call)) {
-        party_remove(meet, party);
-        party = NULL;
-    }
     if (party == NULL) {
         party = join_begin(meet, call);
         if (party == NULL) {
@@ -383,16 +372,10 @@ static void join(cuda_meet *meet, cuda_call *call)
             return;
         }
     }
-    if (party->rank_count != call->rank_count || party->lsa_size_max != call->lsa_size_max) {
-        bool count = party->rank_count != call->rank_count;
-        answer(meet, call, IST_ERR_MISMATCH, UINT32_MAX,
-               count ? party->rank_count : party->lsa_size_max,
-               count ? call->rank_count : call->lsa_size_max);
-    } else if (party->failed) {
-        cuda_bit_set(party->came, call->member);
-        answer(meet, call, IST_ERR_TIMEOUT, party->missing, party->rank_count, party->came_count);
+    if (party->rank_count != call->rank_count || party->round->bytes != call->bytes) {
+        join_refuse(meet, party, call, IST_ERR_MISMATCH);
     } else if (cuda_bit(party->came, call->member)) {
-        answer(meet, call, IST_ERR_ARGUMENT, UINT32_MAX, 0, call->member);
+        join_refuse(meet, party, call, IST_ERR_ARGUMENT);
     } else {
         join_enter(meet, party, call);
     }
@@ -406,7 +389,7 @@ ist_status cuda_meet_open(cuda_meet *meet, uint32_t client_count)
     meet->next_number = CUDA_MEET_ALL;
     meet->client_count = client_count;
     meet->gone = ist_alloc(client_count, 1);
-    cuda_party *all = meet->gone != NULL ? party_new(meet, client_count, 0) : NULL;
+    cuda_party *all = meet->gone != NULL ? party_new(meet, client_count) : NULL;
     if (all == NULL) {
         cuda_meet_close(meet);
         return ist_raise(IST_ERR_MEMORY, NULL, "no host memory for the meeting of %u ranks",
@@ -441,14 +424,16 @@ void cuda_meet_submit(cuda_meet *meet, cuda_call *call)
 
 void cuda_meet_expire(cuda_meet *meet, uint64_t now_ns)
 {
-    for (cuda_party *party = meet->parties; party != NULL; party = party->next) {
+    cuda_party *next = NULL;
+    for (cuda_party *party = meet->parties; party != NULL; party = next) {
+        next = party->next;
         if (party->round == NULL || party->round->deadline_ns > now_ns) {
             continue;
         }
         if (party->formed) {
             round_end(meet, party->round, IST_OK, UINT32_MAX);
         } else {
-            join_fail(meet, party);
+            join_fail(meet, party, IST_ERR_TIMEOUT);
         }
     }
 }
@@ -473,19 +458,29 @@ static cuda_call **waiter_of(cuda_round *round, uint32_t member)
     return link;
 }
 
+static bool party_empty(const cuda_meet *meet, const cuda_party *party)
+{
+    bool empty = party->number != CUDA_MEET_ALL;
+    for (uint32_t member = 0; empty && member < party->rank_count; ++member) {
+        empty =
+            cuda_bit(party->left, member) || meet->gone[party->clients[member]] != CUDA_CLIENT_HERE;
+    }
+    return empty;
+}
+
 /* After a member went: its exchange may be complete without it, or nobody may be left. */
 static void party_settle(cuda_meet *meet, cuda_party *party)
 {
-    if (party->round != NULL && !party->formed && !join_possible(meet, party)) {
-        join_fail(meet, party);
-    } else if (party->round != NULL && party->formed && exchange_complete(meet, party->round)) {
+    if (!party->formed) {
+        if (!join_possible(meet, party)) {
+            join_fail(meet, party, IST_ERR_TIMEOUT);
+        }
+        return;
+    }
+    if (party->round != NULL && exchange_complete(meet, party->round)) {
         round_end(meet, party->round, IST_OK, UINT32_MAX);
     }
-    bool empty = party->formed;
-    for (uint32_t member = 0; empty && member < party->rank_count; ++member) {
-        empty = cuda_bit(party->left, member) || meet->gone[party->clients[member]] != CUDA_CLIENT_HERE;
-    }
-    if (empty && party->number != CUDA_MEET_ALL) {
+    if (party_empty(meet, party)) {
         party_remove(meet, party);
     }
 }

@@ -12,8 +12,8 @@
 
 #define CUDA_NEVER_NS UINT64_MAX
 #define CUDA_WORDS(count) (((count) + 63u) / 64u)
-/* The communicator of all clients; it exists from the start. A rank comes to it when its program has
-   ended, and takes part in no other from then on. */
+/* The communicator of all clients; it exists from the start. A rank comes to it when its program
+   has ended, and takes part in no other from then on. */
 #define CUDA_MEET_ALL 1u
 
 typedef enum cuda_call_kind { CUDA_CALL_JOIN = 1, CUDA_CALL_EXCHANGE = 2 } cuda_call_kind;
@@ -36,14 +36,13 @@ typedef struct cuda_round {
 /* One rank's call. The caller keeps it where it is until it is answered. */
 typedef struct cuda_call {
     cuda_call_kind kind;
-    uint32_t client;       /* world rank */
-    uint32_t member;       /* rank in the communicator */
-    uint32_t rank_count;   /* join */
-    uint32_t lsa_size_max; /* join */
-    int fd;                /* travels with the bytes, -1: none; stays the caller's */
-    uint64_t comm;         /* exchange: in, join: out */
-    uint64_t deadline_ns;  /* a point in time */
-    uint8_t id[128];       /* join */
+    uint32_t client;      /* world rank */
+    uint32_t member;      /* rank in the communicator */
+    uint32_t rank_count;  /* join */
+    int fd;               /* travels with the bytes, -1: none; stays the caller's */
+    uint64_t comm;        /* exchange: in, join: out */
+    uint64_t deadline_ns; /* a point in time */
+    uint8_t id[128];      /* join */
     const void *send;
     size_t bytes;
     const uint64_t *lost; /* exchange: CUDA_WORDS(rank_count), not waited for */
@@ -80,7 +79,7 @@ void cuda_meet_submit(cuda_meet *meet, cuda_call *call);
 void cuda_meet_expire(cuda_meet *meet, uint64_t now_ns);
 /* When cuda_meet_expire() has something to do next. */
 uint64_t cuda_meet_next_ns(const cuda_meet *meet);
-/* Ends the member's waiting call and all later ones with IST_ERR_ABORTED; peers do not wait for it. */
+/* Ends the member's waiting call and all later ones with IST_ERR_ABORTED; no peer waits for it. */
 void cuda_meet_abort(cuda_meet *meet, uint64_t comm, uint32_t member);
 /* The member closes its communicator and will not come again. */
 void cuda_meet_leave(cuda_meet *meet, uint64_t comm, uint32_t member);

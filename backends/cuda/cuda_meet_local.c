@@ -108,8 +108,10 @@ ist_status cuda_local_open(uint32_t rank_count, cuda_local **result)
     (void)pthread_mutex_init(&local->lock, NULL);
     local->meet.owner = local;
     local->meet.answered = wake;
-    local->endpoint = (cuda_endpoint){.call = local_call, .release = local_release,
-                                      .abort = local_abort, .leave = local_leave,
+    local->endpoint = (cuda_endpoint){.call = local_call,
+                                      .release = local_release,
+                                      .abort = local_abort,
+                                      .leave = local_leave,
                                       .close = local_close};
     *result = local;
     return IST_OK;

@@ -97,7 +97,13 @@ static ist_status pinned_alloc(const cuda_rank *rank, size_t bytes, cuda_allocat
 {
     void *host = NULL;
     CUdeviceptr device = 0;
-    CUDA_TRY(rank, cuMemHostAlloc, &host, bytes,
+    /* The driver aligns small pieces to less than ist_mem_alloc() promises. */
+    size_t room = bytes + IST_WINDOW_ALIGNMENT;
+    if (room < bytes) {
+        return ist_raise(IST_ERR_MEMORY, NULL, "rank %u asks for %zu bytes of host memory",
+                         rank->index, bytes);
+    }
+    CUDA_TRY(rank, cuMemHostAlloc, &host, room,
              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     CUresult result = cu.cuMemHostGetDevicePointer(&device, host, 0);
     if (result != CUDA_SUCCESS || device != (CUdeviceptr)(uintptr_t)host) {
@@ -108,7 +114,9 @@ static ist_status pinned_alloc(const cuda_rank *rank, size_t bytes, cuda_allocat
                                "host memory of rank %u has another address on the device",
                                rank->index);
     }
-    allocation->base = (uintptr_t)host;
+    allocation->raw = host;
+    allocation->base = ((uintptr_t)host + IST_WINDOW_ALIGNMENT - 1) &
+                       ~(uintptr_t)(IST_WINDOW_ALIGNMENT - 1);
     allocation->pinned = true;
     return IST_OK;
 }
@@ -124,7 +132,7 @@ static ist_status device_alloc(cuda_rank *rank, size_t bytes, cuda_allocation *a
 static void release(cuda_rank *rank, const cuda_allocation *allocation)
 {
     if (allocation->pinned) {
-        (void)cu.cuMemFreeHost((void *)allocation->base);
+        (void)cu.cuMemFreeHost(allocation->raw);
     } else {
         cuda_heap_free(rank, allocation->chunk, (CUdeviceptr)allocation->base);
     }
@@ -159,7 +167,9 @@ ist_status cuda_mem_free(void *self, void *mem)
     cuda_rank *rank = self;
     cuda_allocation allocation;
     if (!table_remove(rank, (uintptr_t)mem, &allocation)) {
-        ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE, .object = "mem",
+        ist_error details = {.rank = (int32_t)rank->index,
+                             .peer = IST_RANK_NONE,
+                             .object = "mem",
                              .operation = "mem.free"};
         return ist_raise(IST_ERR_ARGUMENT, &details,
                          "rank %u frees an address that is not the start of an allocation",
@@ -209,8 +219,7 @@ static ist_status copy_through_stream(cuda_rank *rank, const void *mem, void *ho
                                       bool to_device)
 {
     bool entered = cuda_enter(rank);
-    ist_status status =
-        cuda_copy_now(rank, (CUdeviceptr)(uintptr_t)mem, host, bytes, to_device);
+    ist_status status = cuda_copy_now(rank, (CUdeviceptr)(uintptr_t)mem, host, bytes, to_device);
     cuda_exit(entered);
     return status;
 }
@@ -244,7 +253,7 @@ void cuda_memory_close(cuda_rank *rank)
 {
     for (uint32_t i = 0; i < rank->allocation_count; ++i) {
         if (rank->allocations[i].pinned) {
-            (void)cu.cuMemFreeHost((void *)rank->allocations[i].base);
+            (void)cu.cuMemFreeHost(rank->allocations[i].raw);
         }
     }
     ist_free(rank->allocations);

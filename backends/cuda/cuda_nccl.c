@@ -243,7 +243,9 @@ static uint64_t deadline_of(const cuda_comm *comm)
 
 static ist_status fail_nccl(const cuda_comm *comm, ncclResult_t result, const char *call)
 {
-    ist_error details = {.rank = (int32_t)comm->rank, .peer = IST_RANK_NONE, .object = "nccl",
+    ist_error details = {.rank = (int32_t)comm->rank,
+                         .peer = IST_RANK_NONE,
+                         .object = "nccl",
                          .observed = (uint64_t)result};
     if (result == ncclInProgress) {
         return ist_raise(IST_ERR_TIMEOUT, &details, "%s did not finish within %llu ns", call,
@@ -299,8 +301,8 @@ static bool init_comm(cuda_comm *comm, const ncclUniqueId *id)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclComm_t *nccl = &comm->nccl->comm;
-    ncclResult_t result = nc.ncclCommInitRankConfig(nccl, (int)comm->rank_count, *id,
-                                                    (int)comm->rank, &config);
+    ncclResult_t result =
+        nc.ncclCommInitRankConfig(nccl, (int)comm->rank_count, *id, (int)comm->rank, &config);
     result = settle(*nccl, result, deadline_of(comm));
     if (result != ncclSuccess) {
         describe(comm, "ncclCommInitRankConfig", result);
@@ -319,8 +321,8 @@ static bool try_gin(cuda_comm *comm)
         return false;
     }
     ncclComm_t nccl = comm->nccl->comm;
-    ncclResult_t result = cuda_nccl_abi_create(nc.create, nccl, TRIAL_COUNT, TRIAL_COUNT,
-                                               TRIAL_COUNT, trial->image);
+    ncclResult_t result =
+        cuda_nccl_abi_create(nc.create, nccl, TRIAL_COUNT, TRIAL_COUNT, TRIAL_COUNT, trial->image);
     result = settle(nccl, result, deadline_of(comm));
     if (result == ncclSuccess) {
         (void)nc.destroy(nccl, trial->image);

@@ -156,8 +156,8 @@ static ist_status map_member(cuda_comm *comm, cuda_round *round, uint32_t member
     uint32_t peer = comm->rank - comm->lsa_rank + member;
     const cuda_offer *offer = (const cuda_offer *)(const void *)round->data + peer;
     if (offer->status != IST_OK) {
-        ist_error details = {.rank = (int32_t)comm->rank, .peer = (int32_t)peer,
-                             .object = "window"};
+        ist_error details = {
+            .rank = (int32_t)comm->rank, .peer = (int32_t)peer, .object = "window"};
         return ist_raise(IST_ERR_MISMATCH, &details, "the call failed on rank %u: %s", peer,
                          ist_status_sentence((ist_status)offer->status));
     }
@@ -170,13 +170,11 @@ static ist_status map_member(cuda_comm *comm, cuda_round *round, uint32_t member
     }
     IST_RETURN_IF_ERROR(import_take(comm->owner, offer, round->fds[peer],
                                     comm->places[peer].world_rank, &mapping->imports[member]));
-    mapping->members[member] =
-        (void *)(uintptr_t)(mapping->imports[member]->base + offer->offset);
+    mapping->members[member] = (void *)(uintptr_t)(mapping->imports[member]->base + offer->offset);
     return IST_OK;
 }
 
-ist_status cuda_mapping_open(cuda_comm *comm, cuda_round *round, void *local,
-                             cuda_mapping *mapping)
+ist_status cuda_mapping_open(cuda_comm *comm, cuda_round *round, void *local, cuda_mapping *mapping)
 {
     const cuda_offer *own = (const cuda_offer *)(const void *)round->data + comm->rank;
     memset(mapping, 0, sizeof(*mapping));

@@ -31,8 +31,8 @@ static ist_status read_device(cuda_rank *rank)
     memcpy(rank->uuid, uuid.bytes, sizeof(rank->uuid));
     IST_RETURN_IF_ERROR(attribute(rank, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sm_count));
     rank->sm_count = (uint32_t)sm_count;
-    IST_RETURN_IF_ERROR(read_flag(
-        rank, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &rank->vmm));
+    IST_RETURN_IF_ERROR(
+        read_flag(rank, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &rank->vmm));
     IST_RETURN_IF_ERROR(read_flag(
         rank, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &rank->fd_export));
     return read_flag(rank, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
@@ -46,8 +46,8 @@ static ist_status read_granularity(cuda_rank *rank)
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = rank->device;
-    properties.requestedHandleTypes = rank->fd_export ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-                                                      : CU_MEM_HANDLE_TYPE_NONE;
+    properties.requestedHandleTypes =
+        rank->fd_export ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
     properties.allocFlags.gpuDirectRDMACapable = rank->rdma ? 1 : 0;
     if (rank->vmm) {
         CUDA_TRY(rank, cuMemGetAllocationGranularity, &rank->granularity, &properties,

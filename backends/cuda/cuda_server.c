@@ -19,12 +19,12 @@
 #define PAYLOAD_BYTES_MAX (UINT64_C(1) << 32)
 
 typedef struct server_client {
-    int socket;       /* -1: none */
-    bool known;       /* has said which rank it is */
-    bool waiting;     /* `call` is submitted and not answered */
+    int socket;   /* -1: none */
+    bool known;   /* has said which rank it is */
+    bool waiting; /* `call` is submitted and not answered */
     uint32_t rank;
-    cuda_wire in;     /* head being received */
-    size_t in_bytes;  /* of head and payload */
+    cuda_wire in;    /* head being received */
+    size_t in_bytes; /* of head and payload */
     uint8_t *payload;
     int fds[CUDA_WIRE_FDS_MAX];
     uint32_t fd_count;
@@ -125,8 +125,12 @@ static void pack_answer(server_client *client, const cuda_call *call)
     const cuda_round *round = call->round;
     size_t words = round != NULL ? CUDA_WORDS(round->rank_count) * sizeof(uint64_t) : 0;
     size_t data = round != NULL ? (size_t)round->rank_count * round->bytes : 0;
-    cuda_wire head = {.op = CUDA_WIRE_ANSWER, .status = call->status, .peer = call->peer,
-                      .comm = call->comm, .expected = call->expected, .observed = call->observed,
+    cuda_wire head = {.op = CUDA_WIRE_ANSWER,
+                      .status = call->status,
+                      .peer = call->peer,
+                      .comm = call->comm,
+                      .expected = call->expected,
+                      .observed = call->observed,
                       .payload_bytes = 2 * words + data};
     client->out = ist_alloc(1, sizeof(head) + head.payload_bytes);
     if (client->out == NULL) {
@@ -191,15 +195,15 @@ static void hello(server *at, server_client *client)
 static void submit(server *at, server_client *client, cuda_call_kind kind)
 {
     const cuda_wire *in = &client->in;
-    size_t words = kind == CUDA_CALL_EXCHANGE
-                       ? CUDA_WORDS(in->rank_count) * sizeof(uint64_t)
-                       : 0;
+    size_t words = kind == CUDA_CALL_EXCHANGE ? CUDA_WORDS(in->rank_count) * sizeof(uint64_t) : 0;
     if (client->waiting || client->out != NULL || in->payload_bytes != in->bytes + words) {
         drop_client(at, client);
         return;
     }
-    client->call = (cuda_call){.kind = kind, .client = client->rank, .member = in->member,
-                               .rank_count = in->rank_count, .lsa_size_max = in->lsa_size_max,
+    client->call = (cuda_call){.kind = kind,
+                               .client = client->rank,
+                               .member = in->member,
+                               .rank_count = in->rank_count,
                                .fd = client->fd_count > 0 ? client->fds[0] : -1,
                                .comm = in->comm,
                                .deadline_ns = cuda_after_ns(cuda_now_ns(), in->wait_ns),
@@ -361,8 +365,10 @@ static void serve(server *at)
 static void server_main(const ist_backend_process *process, int listener)
 {
     /* Some more than ranks: a foreign process that connects must not keep a rank out. */
-    server at = {.rank_count = process->rank_count, .client_max = process->rank_count + 8u,
-                 .listener = listener, .digest = cuda_wire_digest(process),
+    server at = {.rank_count = process->rank_count,
+                 .client_max = process->rank_count + 8u,
+                 .listener = listener,
+                 .digest = cuda_wire_digest(process),
                  .idle_since_ns = cuda_now_ns()};
     at.clients = ist_alloc(at.client_max, sizeof(*at.clients));
     at.polls = ist_alloc(at.client_max + 1u, sizeof(*at.polls));

@@ -11,8 +11,7 @@ static ist_status stream_open(cuda_rank *rank, cuda_stream **result)
     if (stream == NULL) {
         return cuda_fail_memory(rank, "a stream");
     }
-    CUresult created =
-        cu.cuStreamCreateWithPriority(&stream->handle, CU_STREAM_NON_BLOCKING, 0);
+    CUresult created = cu.cuStreamCreateWithPriority(&stream->handle, CU_STREAM_NON_BLOCKING, 0);
     if (created != CUDA_SUCCESS) {
         ist_free(stream);
         return cuda_fail(rank, created, "cuStreamCreateWithPriority");
@@ -88,6 +87,19 @@ ist_status cuda_stream_query(void *self, uint64_t number)
         return IST_IN_PROGRESS;
     }
     return result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuStreamQuery");
+}
+
+ist_status cuda_streams_await(const cuda_rank *rank, uint64_t wait_ns, const char *operation)
+{
+    uint64_t until_ns = cuda_after_ns(cuda_now_ns(), wait_ns);
+    for (const cuda_stream *stream = rank->streams; stream != NULL; stream = stream->next) {
+        uint64_t now_ns = cuda_now_ns();
+        if (!cuda_stream_captures(rank, stream)) {
+            IST_RETURN_IF_ERROR(cuda_stream_await(
+                rank, stream->handle, until_ns > now_ns ? until_ns - now_ns : 0, operation));
+        }
+    }
+    return IST_OK;
 }
 
 void cuda_streams_close(cuda_rank *rank)

@@ -31,11 +31,13 @@ static uint64_t host_number(void)
     return digest(text, got > 0 ? (size_t)got : 0);
 }
 
-void cuda_place_fill(const cuda_rank *rank, cuda_place *place)
+void cuda_place_fill(const cuda_rank *rank, uint32_t lsa_size_max, cuda_place *place)
 {
     const cuda_world *world = rank->world;
-    *place = (cuda_place){.host = host_number(), .process = (uint64_t)getpid(),
+    *place = (cuda_place){.host = host_number(),
+                          .process = (uint64_t)getpid(),
                           .world_rank = rank->index,
+                          .lsa_size_max = lsa_size_max,
                           .windows = rank->vmm && (world->threads || rank->fd_export) ? 1u : 0u};
     memcpy(place->uuid, rank->uuid, sizeof(place->uuid));
 }
@@ -71,8 +73,8 @@ static bool reaches_place(const cuda_rank *rank, const cuda_place *own, const cu
 void cuda_team_reach(const cuda_comm *comm, uint64_t *reach)
 {
     for (uint32_t peer = 0; peer < comm->rank_count; ++peer) {
-        if (peer == comm->rank || reaches_place(comm->owner, &comm->places[comm->rank],
-                                                &comm->places[peer])) {
+        if (peer == comm->rank ||
+            reaches_place(comm->owner, &comm->places[comm->rank], &comm->places[peer])) {
             cuda_bit_set(reach, peer);
         }
     }
@@ -87,6 +89,17 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
         b = rest;
     }
     return a;
+}
+
+/* The smallest: teams are equal everywhere; that the limits differ is for the front to tell. */
+static uint32_t limit_of_all(const cuda_comm *comm)
+{
+    uint32_t limit = 0;
+    for (uint32_t i = 0; i < comm->rank_count; ++i) {
+        uint32_t own = comm->places[i].lsa_size_max;
+        limit = own != 0 && (limit == 0 || own < limit) ? own : limit;
+    }
+    return limit;
 }
 
 /* Of the limit and the lengths of all runs of consecutive ranks on one host. */
@@ -127,9 +140,9 @@ static bool all_mutual(const cuda_comm *comm, const uint64_t *rows, uint32_t siz
     return true;
 }
 
-uint32_t cuda_team_size(const cuda_comm *comm, const uint64_t *rows, uint32_t limit)
+uint32_t cuda_team_size(const cuda_comm *comm, const uint64_t *rows)
 {
-    uint32_t most = divisor_of_runs(comm, limit);
+    uint32_t most = divisor_of_runs(comm, limit_of_all(comm));
     for (uint32_t size = most; size > 1; --size) {
         if (most % size == 0 && all_mutual(comm, rows, size)) {
             return size;

@@ -55,7 +55,8 @@ ist_dev_window cuda_window_entry(const cuda_comm *comm, uint32_t index)
     if (mapping == NULL) {
         return (ist_dev_window){0};
     }
-    return (ist_dev_window){.bytes = mapping->bytes, .local = mapping->local,
+    return (ist_dev_window){.bytes = mapping->bytes,
+                            .local = mapping->local,
                             .lsa = (void *const *)(uintptr_t)table_row(comm, index),
                             .backend = mapping->nccl};
 }
@@ -156,14 +157,18 @@ ist_status cuda_window_open(void *self, uint64_t number, void *mem, size_t bytes
     return status;
 }
 
+/* Kernels in flight may still use the addresses: those that do not end in time keep them. */
 static ist_status window_close(cuda_comm *comm, uint32_t index)
 {
     cuda_mapping *mapping = comm->windows[index];
     comm->windows[index] = NULL;
+    ist_status waited = cuda_streams_await(comm->owner, comm->deadline_ns, "window.close");
     ist_status status = cuda_devcomms_publish(comm, index);
-    cuda_mapping_close(comm, mapping);
-    ist_free(mapping);
-    return status;
+    if (waited != IST_ERR_TIMEOUT) {
+        cuda_mapping_close(comm, mapping);
+        ist_free(mapping);
+    }
+    return waited != IST_OK ? waited : status;
 }
 
 ist_status cuda_window_close(void *self, uint64_t number, uint32_t index)

@@ -14,9 +14,9 @@ socklen_t cuda_wire_address(const ist_backend_process *process, struct sockaddr_
 {
     memset(address, 0, sizeof(*address));
     address->sun_family = AF_UNIX;
-    int length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1,
-                          "isthmus-cuda-%016llx-%u", (unsigned long long)process->job_key,
-                          process->run);
+    int length =
+        snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "isthmus-cuda-%016llx-%u",
+                 (unsigned long long)process->job_key, process->run);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
@@ -80,7 +80,9 @@ ssize_t cuda_wire_pull(int socket_fd, void *bytes, size_t count, int *fds, uint3
 {
     union control control;
     struct iovec part = {.iov_base = bytes, .iov_len = count};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
                              .msg_controllen = sizeof(control.bytes)};
     ssize_t got = 0;
     do {

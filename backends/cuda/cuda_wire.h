@@ -35,7 +35,7 @@ typedef struct cuda_wire {
     uint32_t client;
     uint32_t member;
     uint32_t rank_count;
-    uint32_t lsa_size_max;
+    uint32_t reserved;
     uint32_t peer;
     uint32_t fd_count;
     uint64_t comm;

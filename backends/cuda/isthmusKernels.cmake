@@ -5,8 +5,6 @@
 # Compiles texts that define kernels (IST_KERNEL) for GPUs: one image of device code each, and
 # objects that register it when the program starts. Link them with $<TARGET_OBJECTS:NAME>. The
 # same texts are compiled by the C compiler for the simulator as usual; nothing of CUDA is linked.
-set(IST_IMAGE_TEMPLATE ${CMAKE_CURRENT_LIST_DIR}/cuda_image.c.in)
-
 function(isthmus_add_kernels name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "NEEDS" "SOURCES;DEFINES;INCLUDES")
     set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name})
@@ -27,7 +25,7 @@ function(isthmus_add_kernels name)
         set(IST_IMAGE_FILE ${folder}/${stem}.fatbin)
         string(MAKE_C_IDENTIFIER "ist_image_${name}_${stem}" IST_IMAGE_SYMBOL)
         cmake_path(GET path FILENAME IST_IMAGE_SOURCE)
-        configure_file(${IST_IMAGE_TEMPLATE} ${folder}/${stem}_image.c @ONLY)
+        configure_file(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/cuda_image.c.in ${folder}/${stem}_image.c @ONLY)
         add_custom_command(OUTPUT ${IST_IMAGE_FILE}
             COMMAND ${CMAKE_CUDA_COMPILER} -fatbin
                 -gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_90,code=compute_90

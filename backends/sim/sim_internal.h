@@ -111,6 +111,8 @@ typedef struct sim_memory {
     uint64_t capacity;      /* address space of the rank */
     uint64_t limit;         /* device memory of the cluster description */
     uint64_t used;
+    uint64_t high;          /* end of the highest allocation ever */
+    uint64_t freed_at;      /* the world's blocks_retired when memory was first freed, plus 1 */
     bool packed;            /* no gap lies before the last allocation */
     sim_allocation *table;  /* sorted by offset */
     uint32_t count, room;
@@ -435,6 +437,7 @@ struct sim_world {
     sim_comm *comms;
     sim_pool ops, coops, launches, puts, stores, flows, link_ends;
     uint64_t coop_serial;
+    uint64_t blocks_retired;
     uint64_t local_ps_per_kib; /* time of one block to read or write 1024 bytes of its memory */
     uint8_t *arena_base;
     uint64_t arena_bytes;

@@ -89,6 +89,7 @@ void sim_actor_retire(sim_actor *actor)
     sim_launch *launch = coop->launch;
     sim_world *world = actor->world;
     sim_block_unlink(coop);
+    ++world->blocks_retired;
     sim_fiber_fini(&actor->fiber, SIM_STACK_BLOCK);
     ++actor->block_token;
     coop->serial = 0;

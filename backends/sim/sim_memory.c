@@ -82,6 +82,20 @@ static void sim_memory_reset(uint8_t *base, uint64_t offset, uint64_t bytes)
     }
 }
 
+/* What was freed is clean, unless a block was still running: it may have written there since, and
+   the next world would find it. */
+static void sim_memory_clean(const sim_world *world, const sim_memory *memory)
+{
+    if (memory->freed_at != 0 && memory->freed_at != world->blocks_retired + 1u) {
+        sim_memory_reset(memory->base, 0, memory->high);
+        return;
+    }
+    for (uint32_t k = 0; k < memory->count; ++k) {
+        sim_memory_reset(memory->base, memory->table[k].offset,
+                         sim_page_up(memory->table[k].bytes));
+    }
+}
+
 void sim_arena_close(sim_world *world)
 {
     if (world->arena_base == NULL) {
@@ -89,10 +103,7 @@ void sim_arena_close(sim_world *world)
     }
     for (uint32_t i = 0; i < world->rank_count; ++i) {
         sim_memory *memory = &world->ranks[i].memory;
-        for (uint32_t k = 0; k < memory->count; ++k) { /* what was freed is clean already */
-            sim_memory_reset(memory->base, memory->table[k].offset,
-                             sim_page_up(memory->table[k].bytes));
-        }
+        sim_memory_clean(world, memory);
         ist_free(memory->table);
     }
     if (sim_arena_kept.base != NULL) {
@@ -199,6 +210,7 @@ ist_status sim_memory_alloc(sim_rank *rank, size_t bytes, uint32_t flags, void *
         memory->packed = offset == 0;
     }
     memory->used += rounded;
+    memory->high = offset + rounded > memory->high ? offset + rounded : memory->high;
     *mem = memory->base + offset;
     return IST_OK;
 }
@@ -225,6 +237,9 @@ ist_status sim_memory_free(sim_rank *rank, void *mem)
     uint64_t rounded = sim_page_up(allocation->bytes);
     /* The next owner must not find what the last one left: contents would depend on history. */
     sim_memory_reset(memory->base, offset, rounded);
+    if (memory->freed_at == 0) {
+        memory->freed_at = rank->world->blocks_retired + 1u;
+    }
     memory->used -= rounded;
     if (index + 1 < memory->count) {
         memory->packed = false;

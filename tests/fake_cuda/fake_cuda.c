@@ -22,11 +22,20 @@
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-enum { OPEN_HANDLE, OPEN_MAPPING, OPEN_RESERVED, OPEN_PINNED, OPEN_STREAM, OPEN_EVENT, OPEN_GRAPH,
-       OPEN_CONTEXT, OPEN_KINDS };
-static const char *const kind_names[OPEN_KINDS] = {"handles", "mappings", "address ranges",
-                                                   "pinned buffers", "streams", "events",
-                                                   "graphs", "contexts"};
+enum {
+    OPEN_HANDLE,
+    OPEN_MAPPING,
+    OPEN_RESERVED,
+    OPEN_PINNED,
+    OPEN_STREAM,
+    OPEN_EVENT,
+    OPEN_GRAPH,
+    OPEN_CONTEXT,
+    OPEN_KINDS
+};
+static const char *const kind_names[OPEN_KINDS] = {"handles",        "mappings", "address ranges",
+                                                   "pinned buffers", "streams",  "events",
+                                                   "graphs",         "contexts"};
 static long open_counts[OPEN_KINDS];
 static long made;
 
@@ -210,8 +219,12 @@ FAKE CUresult cuMemAddressReserve(CUdeviceptr *base, size_t bytes, size_t alignm
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) {
+        ended(OPEN_RESERVED);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *base = (CUdeviceptr)at;
-    return at != MAP_FAILED ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_SUCCESS;
 }
 
 FAKE CUresult cuMemAddressFree(CUdeviceptr base, size_t bytes)
@@ -226,11 +239,12 @@ FAKE CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 {
     (void)properties;
     (void)flags;
-    if (!may_make(OPEN_HANDLE) || bytes > (size_t)1 << 40) {
+    if (bytes > (size_t)1 << 40 || !may_make(OPEN_HANDLE)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     int fd = memfd_create("fake-cuda", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) {
+        ended(OPEN_HANDLE);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *handle = (CUmemGenericAllocationHandle)fd + 1;

@@ -86,8 +86,10 @@ static void a_rank_dies_at_any_operation(void **state)
     uint32_t failures = 0;
     (void)state;
     for (uint32_t i = 0; i < 3 * 2; ++i) {
-        ep_drill drill = {
-            .shape = usual, .cluster = clusters[i / 2], .block_count_max = 1 + (i / 2 + i) % 2};
+        ep_drill drill = {.shape = usual,
+                          .cluster = clusters[i / 2],
+                          .lane = {.staged = i / 2},
+                          .block_count_max = 1 + (i / 2 + i) % 2};
         drill.shape.layout = i % 2 == 0 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR;
         failures += kill_everywhere(&drill);
     }
@@ -105,7 +107,7 @@ static void a_rank_dies_in_a_larger_world(void **state)
     for (uint32_t i = 0; i < 4 * 2 * 4; ++i) {
         ep_drill drill = {.shape = usual,
                           .cluster = large[i / 8],
-                          .lane = {.windows = i / 2 % 4, .id_type = IST_I64},
+                          .lane = {.windows = i / 2 % 4, .staged = i % 4, .id_type = IST_I64},
                           .block_count_max = 3};
         drill.shape.rank_count = 8;
         drill.shape.expert_count = 11;
@@ -114,6 +116,73 @@ static void a_rank_dies_in_a_larger_world(void **state)
         drill.shape.layout = i % 2 == 0 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR;
         failures += kill_everywhere(&drill);
     }
+    assert_int_equal(failures, 0);
+}
+
+/* ---- without a mask -------------------------------------------------------------------------- */
+
+/* Nobody is masked: the operation fails with the rank that is missing, and so does the
+   communicator; what had ended before stays right. */
+static bool fails_cleanly(ep_drill_run *run, uint32_t victim)
+{
+    if (!ep_drill_is_safe(run, UINT64_C(1) << victim)) {
+        return false;
+    }
+    for (uint32_t rank = 0; rank < run->drill->shape.rank_count; ++rank) {
+        const ep_step *step = &run->ranks[rank].step[0];
+        for (uint32_t op = 0; op < 2; ++op) {
+            ist_status status = step->record[op].status;
+            if (step->ran[op] && status != IST_OK && status != IST_ERR_TIMEOUT) {
+                snprintf(run->why, sizeof(run->why), "rank %u: record %u has status %s", rank, op,
+                         ist_status_name(status));
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static uint32_t kill_without_mask(const ep_drill *drill, uint32_t rank, uint32_t *failures)
+{
+    uint32_t cases = 0;
+    bool hit = true;
+    for (uint64_t op = 1; hit; op += every) {
+        ep_drill_run run;
+        ist_fault fault = {.size = sizeof(fault),
+                           .kind = IST_FAULT_KILL,
+                           .trigger = IST_FAULT_AT_OP,
+                           .rank = (int32_t)rank,
+                           .peer = IST_FAULT_ANY,
+                           .at_op = op};
+        ist_fault_plan *plan = ep_drill_plan(&fault);
+        ep_drill_run_once(drill, plan, &run);
+        hit = run.result.lost_count != 0;
+        if (!fails_cleanly(&run, rank)) {
+            ep_drill_tell(&run, plan);
+            ++*failures;
+        }
+        cases += hit ? 1 : 0;
+        ist_fault_plan_close(plan);
+    }
+    return cases;
+}
+
+static void a_rank_dies_where_nobody_has_a_mask(void **state)
+{
+    uint32_t cases = 0, failures = 0;
+    (void)state;
+    for (uint32_t i = 0; i < 3 * 2; ++i) {
+        ep_drill drill = {
+            .shape = usual, .cluster = clusters[i / 2], .block_count_max = 2, .no_mask = 1};
+        drill.shape.seed = ist_test_seed();
+        drill.shape.layout = i % 2 == 0 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR;
+        assert_true(ep_drill_init(&drill));
+        for (uint32_t rank = 0; rank < drill.shape.rank_count; ++rank) {
+            cases += kill_without_mask(&drill, rank, &failures);
+        }
+        ep_drill_fini(&drill);
+    }
+    printf("# without a mask: %u kills, %u failed\n", cases, failures);
     assert_int_equal(failures, 0);
 }
 
@@ -176,6 +245,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_dies_at_any_operation),
         cmocka_unit_test(a_rank_dies_in_a_larger_world),
+        cmocka_unit_test(a_rank_dies_where_nobody_has_a_mask),
         cmocka_unit_test(a_rank_dies_at_any_point),
     };
     ist_test_init(argc, argv);

@@ -25,6 +25,7 @@ typedef struct ep_drill {
     uint32_t no_mask; /* 1: not fault tolerant */
     uint64_t meet_ns; /* clean: the time at which all that live go there; 0: 80 deadlines */
     ist_link_model links;
+    const char *log_path; /* write the event log here, or NULL */
     ep_case made[EP_DRILL_STEPS_MAX];
 } ep_drill;
 

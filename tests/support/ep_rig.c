@@ -680,13 +680,15 @@ ist_status ep_lane_step(ep_lane *lane, const ep_case *made, ep_step *step)
     memset(step, 0, sizeof(*step));
     STEP("load", ep_lane_load(lane, made));
     STEP("update", ep_lane_route(lane, lane->rig->stream));
-    STEP("dispatch", ep_lane_dispatch(lane, lane->rig->stream, 0));
+    STEP("dispatch", ep_lane_dispatch(lane, lane->rig->stream, lane->setup.staged & 1u));
+    STEP("complete", ist_ep_complete(lane->handle, lane->rig->stream));
     TRY(end_operation(lane, IST_EP_OP_DISPATCH, step));
     if (step->record[IST_EP_OP_DISPATCH].status < 0) {
         return IST_OK;
     }
     STEP("work", ep_lane_work(lane));
-    STEP("combine", ep_lane_combine(lane, lane->rig->stream, 0));
+    STEP("combine", ep_lane_combine(lane, lane->rig->stream, lane->setup.staged >> 1));
+    STEP("complete", ist_ep_complete(lane->handle, lane->rig->stream));
     return end_operation(lane, IST_EP_OP_COMBINE, step);
 }
 

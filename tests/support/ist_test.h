@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 /* Deadline of waits in test worlds; long in device time, and never waited for in a good run. */
-#define IST_TEST_DEADLINE_NS 200000000ull
+#define IST_TEST_DEADLINE_NS 1000000000ull
 
 /* ---- the program ----------------------------------------------------------------------------- */
 

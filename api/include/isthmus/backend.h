@@ -22,6 +22,7 @@
 
 IST_BEGIN_DECLS
 
+/** Version of the table and of the structs here; a backend of another one is refused. */
 #define IST_BACKEND_ABI 1u
 
 struct ist_dev_comm; /* device.h */
@@ -29,31 +30,31 @@ struct ist_kernel;   /* device.h */
 
 /** What this rank's device and backend can do. Reasons are NULL for "yes". */
 typedef struct ist_backend_caps {
-    uint32_t size;
-    uint32_t sm_count;          /**< blocks resident at once */
-    const char *device_name;
-    const char *window_reason;  /**< why there are no windows */
-    const char *gin_reason;     /**< why there is no GIN */
-    const char *graph_reason;   /**< why there are no graphs */
+    uint32_t size;             /**< in: sizeof(ist_backend_caps); filled up to it */
+    uint32_t sm_count;         /**< blocks resident at once */
+    const char *device_name;   /**< for people */
+    const char *window_reason; /**< why there are no windows */
+    const char *gin_reason;    /**< why there is no GIN */
+    const char *graph_reason;  /**< why there are no graphs */
 } ist_backend_caps;
 
 /** Arguments of comm_open, checked and resolved. */
 typedef struct ist_backend_comm_desc {
     uint8_t id[128];       /**< equal on all members; members with equal ids meet */
-    uint32_t rank;
-    uint32_t rank_count;
-    uint32_t lsa_size_max; /**< 0: no limit */
-    uint32_t reserved;
-    uint64_t deadline_ns;
+    uint32_t rank;         /**< this rank's number, below rank_count */
+    uint32_t rank_count;   /**< members */
+    uint32_t lsa_size_max; /**< most ranks of a load/store team; 0: no limit */
+    uint32_t reserved;     /**< zero */
+    uint64_t deadline_ns;  /**< of the meeting, never 0 */
 } ist_backend_comm_desc;
 
 /** Filled by comm_open. Load/store teams are contiguous blocks of lsa_size ranks. */
 typedef struct ist_backend_comm_info {
-    uint32_t lsa_rank;
-    uint32_t lsa_size;
-    uint32_t gin_supported;
-    uint32_t reserved;
-    const char *gin_reason;
+    uint32_t lsa_rank;      /**< this rank's index in its team: rank % lsa_size */
+    uint32_t lsa_size;      /**< members of a team; divides rank_count, equal on all ranks */
+    uint32_t gin_supported; /**< 1: puts and signals reach ranks outside the team */
+    uint32_t reserved;      /**< zero */
+    const char *gin_reason; /**< NULL, or why GIN is not there; static text */
 } ist_backend_comm_info;
 
 /** What device code of one feature needs from a communicator. */
@@ -66,7 +67,10 @@ typedef struct ist_devcomm_desc {
     void *mask;                /**< ist_dev_mask of the communicator in host-visible memory */
 } ist_devcomm_desc;
 
-/* X(name, parameters, arguments, need). Rows are appended, never moved: their order is the ABI. */
+/**
+ * The operations: X(name, parameters, arguments, need). Rows are appended, never moved: their order
+ * is the ABI.
+ */
 #define IST_BACKEND_OPS(X)                                                                         \
     X(caps, (void *self, ist_backend_caps *caps), (self, caps), IST_REQUIRED)                      \
     /* host time */                                                                                \
@@ -144,22 +148,32 @@ typedef struct ist_devcomm_desc {
                const void *args, size_t args_bytes),                                               \
       (self, stream, kernel, block_count, args, args_bytes), IST_REQUIRED)
 
-typedef enum ist_need { IST_OPTIONAL = 0, IST_REQUIRED = 1 } ist_need;
+/** Whether a backend must offer an operation. */
+typedef enum ist_need {
+    IST_OPTIONAL = 0, /**< a null slot answers IST_ERR_UNSUPPORTED */
+    IST_REQUIRED = 1  /**< a null slot refuses the backend */
+} ist_need;
 
-/** The table. `size` and `abi` as the backend was compiled. */
+/** The table: a function for each row of IST_BACKEND_OPS, in that order. */
 typedef struct ist_backend_ops {
-    uint32_t size;
-    uint32_t abi;
+    uint32_t size; /**< sizeof(ist_backend_ops) as the backend was compiled */
+    uint32_t abi;  /**< IST_BACKEND_ABI as the backend was compiled */
+/** @cond the rows have their own list */
 #define X(op, params, args, need) ist_status(*op) params;
     IST_BACKEND_OPS(X)
 #undef X
+/** @endcond */
 } ist_backend_ops;
 
-/** Runs one rank's program over a table and an instance; given to the backend by the front. */
+/**
+ * Runs one rank's program over a table and an instance; given to the backend by the front. The
+ * backend calls it once a rank, with the rank's error slot bound (ist_error_bind()), on the thread
+ * or fiber that makes the rank's calls.
+ */
 typedef ist_status (*ist_backend_rank_fn)(const ist_backend_ops *ops, void *self, uint32_t rank,
                                           uint32_t rank_count, void *context);
 
-/** This process's place when ranks are processes, and a way to exchange bytes between them. */
+/** This process's place when ranks are processes. */
 typedef struct ist_backend_process {
     uint32_t rank;       /**< this process */
     uint32_t rank_count; /**< processes = ranks of the world */
@@ -169,25 +183,25 @@ typedef struct ist_backend_process {
 
 /** What a backend needs to run a world. */
 typedef struct ist_backend_world {
-    uint32_t size;
-    uint32_t rank_count; /**< 0: as many as the backend finds */
-    const char *cluster;
-    uint64_t seed;
-    uint64_t deadline_ns; /**< resolved */
-    const struct ist_fault_plan *faults;
-    const struct ist_sim_desc *sim;
-    const ist_backend_process *process; /**< NULL: all ranks live in this process */
-    ist_backend_rank_fn rank_main;
-    void *context;
+    uint32_t size;                       /**< sizeof(ist_backend_world) */
+    uint32_t rank_count;                 /**< 0: as many as the backend finds */
+    const char *cluster;                 /**< as in ist_world_desc */
+    uint64_t seed;                       /**< as in ist_world_desc */
+    uint64_t deadline_ns;                /**< default of waits, resolved */
+    const struct ist_fault_plan *faults; /**< as in ist_world_desc */
+    const struct ist_sim_desc *sim;      /**< full size, or NULL */
+    const ist_backend_process *process;  /**< NULL: all ranks live in this process */
+    ist_backend_rank_fn rank_main;       /**< to be called once a rank */
+    void *context;                       /**< to be passed to rank_main */
 } ist_backend_world;
 
-/** A backend. */
+/** A backend, as it is registered; stays where it is until the process ends. */
 typedef struct ist_backend {
-    uint32_t size;        /**< sizeof(ist_backend) as the backend was compiled */
-    uint32_t abi;         /**< IST_BACKEND_ABI as the backend was compiled */
-    const char *name;
+    uint32_t size;          /**< sizeof(ist_backend) as the backend was compiled */
+    uint32_t abi;           /**< IST_BACKEND_ABI as the backend was compiled */
+    const char *name;       /**< unique, not empty: what IST_BACKEND and descriptors name */
     uint32_t explicit_only; /**< 1: never chosen unless named (the simulator) */
-    uint32_t reserved;
+    uint32_t reserved;      /**< zero */
     /** IST_OK, or IST_ERR_BACKEND and why it cannot be used here. */
     ist_status (*probe)(const char **reason);
     /** Runs a world to its end; fills result up to result->size. */
@@ -196,26 +210,35 @@ typedef struct ist_backend {
 } ist_backend;
 
 /**
- * Adds a backend. Refuses a wrong ABI, a missing required operation, a name already taken.
+ * Adds a backend, behind those known so far in the order of preference.
  *
- * @return IST_OK; IST_ERR_ABI naming the operation or number; IST_ERR_ARGUMENT
- * @threads before worlds run
+ * @return IST_OK; IST_ERR_NULL; IST_ERR_ABI for a wrong size or abi, a missing probe or world_run,
+ *         and naming a required operation whose slot is null; IST_ERR_ARGUMENT for an empty name or
+ *         one that is taken; IST_ERR_MEMORY for a seventeenth backend
+ * @threads any, before worlds run
  * @since 0.1
  */
 IST_API ist_status ist_backend_register(const ist_backend *backend);
 
 /**
- * Completes a table: null optional slots get stubs that return IST_ERR_UNSUPPORTED.
- * @return IST_ERR_ABI naming the operation when a required slot is null
+ * Completes a table: null optional slots, and those behind ops->size, get stubs that return
+ * IST_ERR_UNSUPPORTED.
+ *
+ * @param completed  out: the table with every slot callable
+ * @return IST_OK; IST_ERR_NULL; IST_ERR_ABI for a wrong size or abi, and naming the operation when a
+ *         required slot is null
+ * @threads any
  * @since 0.1
  */
 IST_API ist_status ist_backend_ops_complete(const ist_backend_ops *ops, ist_backend_ops *completed);
 
 /**
- * Decides an error: fills this rank's record, logs one line at level error, returns `status`.
+ * Decides an error: fills this rank's record, and logs one line at level error.
  *
- * @param details  object, operation, rank, peer and values; status and message are set here; NULL ok
+ * @param details  object, operation, rank, peer and values; status and message are set here. Its
+ *                 size is 0 or sizeof(ist_error) as the caller was compiled. NULL: no details
  * @param format   printf format of the sentence
+ * @return `status`
  * @threads any
  * @since 0.1
  */
@@ -224,32 +247,54 @@ IST_API ist_status ist_raise(ist_status status, const ist_error *details, const 
 
 /**
  * Makes `slot` the place where this thread's errors go, until the next call; for backends that run
- * several ranks on one thread. NULL restores the thread's own. @return the former slot
+ * several ranks on one thread. It also tells the front which rank is calling.
+ *
+ * @param slot  zeroed or with a record; NULL: the thread's own
+ * @return the former slot, NULL for the thread's own
+ * @threads any; affects the calling thread
  * @since 0.1
  */
 IST_API ist_error *ist_error_bind(ist_error *slot);
 
 /**
  * Makes a record that was decided elsewhere (another rank of this thread, another process) the last
- * error here. Logs nothing: who decided it has. @since 0.1
+ * error here. Logs nothing: who decided it has.
+ *
+ * @param record  whole struct of this library
+ * @threads any
+ * @since 0.1
  */
 IST_API void ist_error_adopt(const ist_error *record);
 
-/** Logs one line. @since 0.1 */
+/**
+ * Logs one line, cut to 511 bytes, if `level` is in force.
+ *
+ * @param format  printf format, without newline
+ * @threads any
+ * @since 0.1
+ */
 IST_API void ist_log(ist_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /**
- * Zeroed host memory from the library's allocator, the only one it uses; fails on demand in the
- * fault loop. NULL on failure (no record is written: the caller names what it was for).
+ * Host memory from the library's allocator, the only one it uses: count * bytes, zeroed. Fails on
+ * demand in the fault loop.
+ *
+ * @return memory for ist_free(), or NULL; no record is written, the caller names what it was for
+ * @threads any
  * @since 0.1
  */
 IST_API void *ist_alloc(size_t count, size_t bytes);
 
-/** Frees memory of ist_alloc(). NULL allowed. @since 0.1 */
+/**
+ * Frees memory of ist_alloc(). NULL is allowed.
+ *
+ * @threads any
+ * @since 0.1
+ */
 IST_API void ist_free(void *memory);
 
-/** Invariants that hold whatever the caller does; checked in every build, reported, never aborts. */
+/** Returns from the calling function with the status of an expression that failed. */
 #define IST_RETURN_IF_ERROR(expression)                                                            \
     do {                                                                                           \
         ist_status ist_status_ = (expression);                                                     \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * @file
+ * @file export.h
  * Marks that every public header puts on its prototypes.
  *
  * The marks are also data: ci/check-symbols reads them to write and to check the

@@ -6,6 +6,20 @@
  * One list holds value, name and sentence. Zero is success, positive is "not finished, or finished
  * without some ranks", negative is failure. Values are permanent; each group has room to grow.
  * The function that decides an error fills the record and logs once; callers only pass it on.
+ *
+ * What holds for all functions of the library that return an ist_status, unless they say otherwise:
+ *
+ *   - Arguments are checked before anything is enqueued, sent or allocated. IST_ERR_NULL: a required
+ *     pointer is NULL. IST_ERR_OBJECT: an object is closed, of another kind, or belongs to another
+ *     rank than the one that calls. IST_ERR_SIZE: the `size` field of a struct is smaller than its
+ *     first release, or above 65536. IST_ERR_RESERVED: a reserved field, or a byte behind what this
+ *     library knows of a struct, is not zero. These four are called *argument errors* below.
+ *   - Out-parameters are written on IST_OK only.
+ *   - IST_ERR_KILLED: the fault plan killed this rank; every later call has no effect and says so.
+ *   - IST_ERR_MEMORY: no host or device memory for what the call needs. IST_ERR_DEVICE: a kernel of
+ *     this rank did what it may not, or the device reported a fault; which call hears of it first is
+ *     not defined.
+ *   - A failure wrote the record that ist_error_last() reads.
  */
 #ifndef IST_STATUS_H
 #define IST_STATUS_H
@@ -15,7 +29,7 @@
 
 IST_BEGIN_DECLS
 
-/* X(name, value, sentence). Rows are appended to their group, never renumbered. */
+/** All statuses: X(name, value, sentence). Rows are appended to their group, never renumbered. */
 #define IST_STATUS_LIST(X)                                                                         \
     X(IST_OK, 0, "success")                                                                        \
     X(IST_IN_PROGRESS, 1, "not finished yet")                                                      \
@@ -50,6 +64,7 @@ IST_BEGIN_DECLS
     /* ours */                                                                                     \
     X(IST_ERR_INTERNAL, -60, "an invariant of the library does not hold")
 
+/** What a call returns; the values are those of IST_STATUS_LIST. */
 typedef enum ist_status {
 #define X(name, value, sentence) name = value,
     IST_STATUS_LIST(X)
@@ -64,17 +79,17 @@ typedef enum ist_status {
  * Fields that do not apply are zero, ranks IST_RANK_NONE, texts empty.
  */
 typedef struct ist_error {
-    uint32_t size;       /**< in: sizeof(ist_error) as the caller compiled it */
-    ist_status status;   /**< the status that was returned */
-    int32_t rank;        /**< rank that decided the error */
-    int32_t peer;        /**< rank it was about */
-    uint64_t sequence;   /**< operation number (tag) on its communicator or group */
-    uint64_t expected;   /**< value that was expected */
-    uint64_t observed;   /**< value that was seen */
-    uint64_t waited_ns;  /**< how long was waited */
-    char object[32];     /**< argument, field or object, e.g. "desc.expert_count" */
-    char operation[32];  /**< public function or kernel phase, e.g. "ep.dispatch" */
-    char message[256];   /**< one sentence with the values in it */
+    uint32_t size;      /**< in: sizeof(ist_error) as the caller compiled it, at least 8 */
+    ist_status status;  /**< the status that was returned; IST_OK: no failure so far */
+    int32_t rank;       /**< rank, in the world, that decided the error */
+    int32_t peer;       /**< rank, in the communicator, that it was about */
+    uint64_t sequence;  /**< operation number (tag) on its communicator or group */
+    uint64_t expected;  /**< value or limit that was expected */
+    uint64_t observed;  /**< value that was seen */
+    uint64_t waited_ns; /**< how long was waited */
+    char object[32];    /**< argument, field or object, e.g. "desc.expert_count" */
+    char operation[32]; /**< public function or kernel phase, e.g. "ep.dispatch" */
+    char message[256];  /**< one sentence with the values in it */
 } ist_error;
 
 /**
@@ -89,7 +104,7 @@ IST_API const char *ist_status_name(ist_status status);
 /**
  * One sentence for a status, in English, without a full stop.
  *
- * @return static text
+ * @return static text; "a status that this library does not know" for a value outside the list
  * @threads any
  * @since 0.1
  */
@@ -99,30 +114,41 @@ IST_API const char *ist_status_sentence(ist_status status);
  * Copies the last error decided on this rank (or this thread, outside a world).
  *
  * A successful call does not clear it. Two reads with no failure between give the same record.
+ * After ist_world_run() the calling thread has the record of the rank that failed first.
  *
- * @param error  out: filled up to error->size
- * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE when size is below 8
+ * @param error  out: filled up to error->size, with status IST_OK when nothing has failed yet
+ * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE when size is below 8 or above 65536 (these two become
+ *         the last error)
  * @threads any; each rank has its own record
  * @since 0.1
  */
 IST_API ist_status ist_error_last(ist_error *error);
 
-/** Log levels; the variable IST_LOG (none, error, warn, info, trace) sets the one in force. */
+/**
+ * Log levels; a level includes those above it here. The variable IST_LOG (none, error, warn, info,
+ * trace) sets the one in force, without it IST_LOG_WARN is.
+ */
 typedef enum ist_log_level {
-    IST_LOG_NONE = 0,
-    IST_LOG_ERROR = 1,
-    IST_LOG_WARN = 2,
-    IST_LOG_INFO = 3,
-    IST_LOG_TRACE = 4
+    IST_LOG_NONE = 0,  /**< nothing */
+    IST_LOG_ERROR = 1, /**< each failure, once, where it is decided */
+    IST_LOG_WARN = 2,  /**< what a program did that costs it later: objects left open, lost puts */
+    IST_LOG_INFO = 3,  /**< choices that the library made */
+    IST_LOG_TRACE = 4  /**< every backend operation, with its answer */
 } ist_log_level;
 
-/** Receives one finished line, without newline. Called on the thread that logs. */
+/**
+ * Receives one finished line of at most 511 bytes, without newline. Called on the thread that logs;
+ * `line` is valid during the call only. Must not call the library.
+ */
 typedef void (*ist_log_fn)(ist_log_level level, const char *line, void *context);
 
 /**
- * Sends log lines to `sink` instead of standard error. NULL restores standard error.
+ * Sends log lines to `sink` instead of standard error. NULL restores standard error. Replaces the
+ * level that IST_LOG set.
  *
- * @threads call before worlds run
+ * @param context    passed to `sink`
+ * @param level_max  lines above this level are not made
+ * @threads any, while no world runs
  * @since 0.1
  */
 IST_API void ist_log_sink_set(ist_log_fn sink, void *context, ist_log_level level_max);

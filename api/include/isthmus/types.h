@@ -24,30 +24,32 @@ typedef struct ist_ep_handle ist_ep_handle; /**< routing of one batch in a group
 
 /** Element types. Values are permanent. */
 typedef enum ist_dtype {
-    IST_DTYPE_UNSET = 0,
-    IST_U8 = 1,
-    IST_I32 = 2,
-    IST_I64 = 3,
-    IST_F16 = 4,  /**< IEEE binary16 */
-    IST_BF16 = 5, /**< upper half of binary32 */
-    IST_F32 = 6
+    IST_DTYPE_UNSET = 0, /**< always refused, so that a forgotten field is noticed */
+    IST_U8 = 1,          /**< unsigned, 1 byte */
+    IST_I32 = 2,         /**< two's complement, 4 bytes */
+    IST_I64 = 3,         /**< two's complement, 8 bytes */
+    IST_F16 = 4,         /**< IEEE 754 binary16 */
+    IST_BF16 = 5,        /**< upper half of IEEE 754 binary32 */
+    IST_F32 = 6          /**< IEEE 754 binary32 */
 } ist_dtype;
 
 /**
  * Bytes of one element.
  *
- * @return 0 for IST_DTYPE_UNSET or a value outside the list
+ * @return 1, 2, 4 or 8; 0 for IST_DTYPE_UNSET or a value outside the list
  * @threads any
  * @since 0.1
  */
 IST_API size_t ist_dtype_bytes(ist_dtype dtype);
 
+/** Most dimensions of a tensor. */
 #define IST_TENSOR_DIMS_MAX 5
 
 /**
  * A dense row-major tensor in device memory. It is bound either by `data` or by a window and an
- * offset in bytes; a tensor with a zero dimension may have neither. The struct is read during the
- * call only; the memory must stay valid until the operation has run.
+ * offset in bytes; a tensor with a zero dimension may have neither. It begins at a multiple of its
+ * element size. The struct is read during the call only; the memory must stay valid until the
+ * operation has run.
  */
 typedef struct ist_tensor {
     uint32_t size;                      /**< sizeof(ist_tensor) */
@@ -57,7 +59,7 @@ typedef struct ist_tensor {
     uint64_t dims[IST_TENSOR_DIMS_MAX]; /**< elements, slowest dimension first */
     void *data;                         /**< device address, or NULL when `window` is set */
     ist_window *window;                 /**< registered window, or NULL */
-    uint64_t window_offset;             /**< bytes from the start of the window */
+    uint64_t window_offset;             /**< bytes from the start of the window; 0 with `data` */
 } ist_tensor;
 
 IST_END_DECLS

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * @file
+ * @file version.h
  * Version numbers: of the headers a program was compiled with (macros), and of the library it
  * runs with (functions). They may differ: the library can be newer.
  *

@@ -25,7 +25,7 @@ IST_DEVICE_FN int ist_mask_active(ist_coop *coop, const ist_dev_comm *dev, uint3
 
 IST_DEVICE_FN int ist_aborted(ist_coop *coop, const ist_dev_comm *dev)
 {
-    ist_dev_mask *mask = ist_cuda_mask(dev);
+    ist_dev_mask *mask = dev != NULL ? ist_cuda_mask(dev) : NULL; /* waits may have no dev comm */
     return mask != NULL &&
            ist_load_u64(coop, &mask->abort_word, IST_RELAXED, IST_SCOPE_SYSTEM) != 0;
 }
