@@ -240,7 +240,7 @@ static ist_status await_route(ist_ep_handle *handle, const ist_stream *stream)
     ist_world *world = handle->object.world;
     ist_ep_route_report report;
     IST_RETURN_IF_ERROR(
-        world->ops.stream_sync(world->self, stream->object.number, world->deadline_ns));
+        world->ops.stream_sync(world->self, stream->object.number, ist_host_deadline(world)));
     IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, handle->report, &report, sizeof(report)));
     if (report.update != handle->update_count) {
         return ist_fail_value(world, IST_ERR_DEVICE, "handle", UPDATE, handle->update_count,

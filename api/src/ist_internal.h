@@ -70,7 +70,7 @@ struct ist_mask_result; /* kernels/mask/mask_args.h */
 struct ist_world {
     ist_object object;
     const ist_error *owner; /* the slot bound while this rank's program runs */
-    void *self; /* instance for `ops`: the topmost layer's or the backend's */
+    void *self;             /* instance for `ops`: the topmost layer's or the backend's */
     uint32_t rank;
     uint32_t rank_count;
     uint64_t deadline_ns; /* resolved, never 0 */
@@ -148,7 +148,7 @@ struct ist_comm {
     const ist_dev_comm *service; /* for barrier, agree, clean; NULL where peers are out of reach */
     ist_user_devcomm *devcomms;
     uint64_t split_count;
-    bool of_world; /* opened for the whole world, by the world's count */
+    bool of_world;            /* opened for the whole world, by the world's count */
     uint64_t consensus_count; /* agree and clean kernels launched by this rank */
     ist_unique_id id;
 };

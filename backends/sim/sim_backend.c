@@ -115,11 +115,14 @@ static ist_status sim_mem_peek(void *self, const void *mem, void *host, size_t b
     return rank->dead ? IST_ERR_KILLED : IST_OK;
 }
 
+/* An abort may come from the program of another rank, while the owner's blocks. */
 static ist_status sim_mem_poke(void *self, void *mem, const void *host, size_t bytes)
 {
     sim_rank *rank = self;
     SIM_CALL(rank);
-    sim_actor_sync(&rank->host);
+    if (rank->world->current == &rank->host) {
+        sim_actor_sync(&rank->host);
+    }
     if (rank->dead) {
         return IST_ERR_KILLED;
     }
@@ -189,9 +192,12 @@ static ist_status sim_stream_await(sim_stream *stream, uint64_t target, uint64_t
         stream->hosts = host;
         if (!sim_actor_block(host, deadline_ps) && stream->completed < target && !rank->dead) {
             sim_host_unlist(&stream->hosts, host);
-            ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE,
-                                 .expected = target, .observed = stream->completed,
-                                 .waited_ns = deadline_ns, .object = "stream",
+            ist_error details = {.rank = (int32_t)rank->index,
+                                 .peer = IST_RANK_NONE,
+                                 .expected = target,
+                                 .observed = stream->completed,
+                                 .waited_ns = deadline_ns,
+                                 .object = "stream",
                                  .operation = "stream.sync"};
             return ist_raise(IST_ERR_TIMEOUT, &details,
                              "rank %u waited %llu ns for its stream: %llu of %llu operations have "
@@ -227,9 +233,9 @@ static ist_status sim_push(sim_rank *rank, uint64_t number, sim_op_kind kind, si
     SIM_CALL(rank);
     (void)number;
     *op = sim_op_new(rank->world, kind);
-    return *op != NULL ? IST_OK
-                       : ist_raise(IST_ERR_MEMORY, NULL, "no memory to enqueue on rank %u",
-                                   rank->index);
+    return *op != NULL
+               ? IST_OK
+               : ist_raise(IST_ERR_MEMORY, NULL, "no memory to enqueue on rank %u", rank->index);
 }
 
 static ist_status sim_copy_in(void *self, uint64_t number, void *dst, const void *host,
@@ -387,8 +393,9 @@ static ist_status sim_event_elapsed(void *self, uint64_t start, uint64_t end, ui
     SIM_CALL(rank);
     if (first->done_count == 0 || last->done_count == 0 ||
         first->done_count < first->record_count || last->done_count < last->record_count) {
-        return ist_raise(IST_ERR_USAGE, NULL, "rank %u asks for the time between two events that "
-                                              "have not both been reached",
+        return ist_raise(IST_ERR_USAGE, NULL,
+                         "rank %u asks for the time between two events that "
+                         "have not both been reached",
                          rank->index);
     }
     *elapsed_ns =
@@ -514,7 +521,7 @@ static ist_status sim_op_devcomm_close(void *self, uint64_t number, const ist_de
 }
 
 static ist_status sim_op_launch(void *self, uint64_t number, const ist_kernel *kernel,
-                             uint32_t block_count, const void *args, size_t args_bytes)
+                                uint32_t block_count, const void *args, size_t args_bytes)
 {
     sim_rank *rank = self;
     sim_stream_op *op = NULL;

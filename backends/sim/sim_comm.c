@@ -89,12 +89,16 @@ static ist_status sim_comm_missing(const sim_comm *comm, uint32_t rank, uint64_t
     while (missing < comm->rank_count && comm->members[missing].rank != NULL) {
         ++missing;
     }
-    ist_error details = {.rank = (int32_t)rank, .peer = (int32_t)missing,
-                         .expected = comm->rank_count, .observed = comm->joined,
-                         .waited_ns = waited_ns, .object = "comm", .operation = "comm.open"};
+    ist_error details = {.rank = (int32_t)rank,
+                         .peer = (int32_t)missing,
+                         .expected = comm->rank_count,
+                         .observed = comm->joined,
+                         .waited_ns = waited_ns,
+                         .object = "comm",
+                         .operation = "comm.open"};
     return ist_raise(IST_ERR_TIMEOUT, &details,
-                     "%u of %u ranks came to open the communicator; rank %u did not",
-                     comm->joined, comm->rank_count, missing);
+                     "%u of %u ranks came to open the communicator; rank %u did not", comm->joined,
+                     comm->rank_count, missing);
 }
 
 /* One member's failure is that of all: none of them may believe in the communicator. */
@@ -107,8 +111,8 @@ static void sim_comm_fail(sim_comm *comm, ist_status status)
 
 static ist_status sim_comm_failed(const sim_comm *comm, uint32_t rank, uint64_t began_ps)
 {
-    ist_error details = {.rank = (int32_t)rank, .peer = IST_RANK_NONE, .object = "comm",
-                         .operation = "comm.open"};
+    ist_error details = {
+        .rank = (int32_t)rank, .peer = IST_RANK_NONE, .object = "comm", .operation = "comm.open"};
     if (comm->failure == IST_ERR_TIMEOUT) {
         return sim_comm_missing(comm, rank, (comm->world->now_ps - began_ps) / SIM_PS_PER_NS);
     }
@@ -149,9 +153,12 @@ static void sim_comm_limit_team(sim_comm *comm, uint32_t lsa_size_max)
 
 static ist_status sim_comm_refuse_count(sim_comm *comm, const ist_backend_comm_desc *desc)
 {
-    ist_error details = {.rank = (int32_t)desc->rank, .peer = IST_RANK_NONE,
-                         .object = "desc.rank_count", .operation = "comm.open",
-                         .expected = comm->rank_count, .observed = desc->rank_count};
+    ist_error details = {.rank = (int32_t)desc->rank,
+                         .peer = IST_RANK_NONE,
+                         .object = "desc.rank_count",
+                         .operation = "comm.open",
+                         .expected = comm->rank_count,
+                         .observed = desc->rank_count};
     sim_comm_fail(comm, IST_ERR_MISMATCH);
     return ist_raise(IST_ERR_MISMATCH, &details,
                      "rank %u opens the communicator with %u ranks, others with %u", desc->rank,
@@ -160,8 +167,11 @@ static ist_status sim_comm_refuse_count(sim_comm *comm, const ist_backend_comm_d
 
 static ist_status sim_comm_refuse_rank(sim_comm *comm, const ist_backend_comm_desc *desc)
 {
-    ist_error details = {.rank = (int32_t)desc->rank, .peer = IST_RANK_NONE,
-                         .object = "desc.rank", .operation = "comm.open", .observed = desc->rank};
+    ist_error details = {.rank = (int32_t)desc->rank,
+                         .peer = IST_RANK_NONE,
+                         .object = "desc.rank",
+                         .operation = "comm.open",
+                         .observed = desc->rank};
     sim_comm_fail(comm, IST_ERR_ARGUMENT);
     return ist_raise(IST_ERR_ARGUMENT, &details, "two ranks open the communicator as rank %u",
                      desc->rank);
@@ -295,8 +305,7 @@ static ist_status sim_exchange_enter(sim_member *member, size_t bytes, uint64_t 
                              bytes, comm->rank_count);
         }
         uint64_t at_ps = sim_add_sat(comm->world->now_ps, sim_ps_from_ns(deadline_ns));
-        ist_status status =
-            sim_heap_push(comm->world, at_ps, SIM_EV_EXCHANGE, exchange, 0);
+        ist_status status = sim_heap_push(comm->world, at_ps, SIM_EV_EXCHANGE, exchange, 0);
         if (status != IST_OK) {
             sim_exchange_free(exchange);
             return status;
@@ -305,9 +314,12 @@ static ist_status sim_exchange_enter(sim_member *member, size_t bytes, uint64_t 
         comm->exchange = exchange;
     }
     if (exchange->bytes != bytes) {
-        ist_error details = {.rank = (int32_t)member->index, .peer = IST_RANK_NONE,
-                             .object = "bytes", .operation = "comm.exchange",
-                             .expected = exchange->bytes, .observed = bytes};
+        ist_error details = {.rank = (int32_t)member->index,
+                             .peer = IST_RANK_NONE,
+                             .object = "bytes",
+                             .operation = "comm.exchange",
+                             .expected = exchange->bytes,
+                             .observed = bytes};
         return ist_raise(IST_ERR_MISMATCH, &details,
                          "rank %u is in another collective call than its peers: it brings %zu "
                          "bytes, they %zu",
@@ -368,10 +380,16 @@ ist_status sim_comm_exchange(sim_member *member, const void *send, size_t bytes,
     return rank->dead ? IST_ERR_KILLED : IST_OK;
 }
 
+/* Only out of the exchange: whatever else the host waits for ends by itself. */
 void sim_member_wake(sim_member *member)
 {
-    if (member->comm->exchange != NULL) {
-        sim_actor_wake(&member->rank->host);
+    const sim_exchange *exchange = member->comm->exchange;
+    sim_actor *host = exchange != NULL ? exchange->waiters : NULL;
+    while (host != NULL && host != &member->rank->host) {
+        host = host->next_waiter;
+    }
+    if (host != NULL) {
+        sim_actor_wake(host);
     }
 }
 
@@ -511,8 +529,7 @@ ist_status sim_window_unregister(sim_member *member, uint32_t index)
         return ist_raise(IST_ERR_OBJECT, NULL, "window %u of rank %u is not open", index,
                          member->index);
     }
-    sim_allocation *allocation =
-        sim_memory_find(member->rank, member->windows[index].local, 1);
+    sim_allocation *allocation = sim_memory_find(member->rank, member->windows[index].local, 1);
     if (allocation != NULL) {
         --allocation->windows;
     }
@@ -555,8 +572,7 @@ static ist_status sim_devcomm_arrays(sim_devcomm *dev, const ist_devcomm_desc *d
     dev->barrier_epoch = dev->barrier_inbox + inbox;
     dev->peer_errors = (uint8_t *)(dev->barrier_epoch + desc->lsa_barrier_count);
     if (desc->context_count > 0) {
-        dev->pairs = ist_alloc((size_t)desc->context_count * comm->rank_count,
-                               sizeof(*dev->pairs));
+        dev->pairs = ist_alloc((size_t)desc->context_count * comm->rank_count, sizeof(*dev->pairs));
         if (dev->pairs == NULL) {
             return ist_raise(IST_ERR_MEMORY, NULL, "no memory for %u contexts",
                              desc->context_count);
@@ -573,15 +589,16 @@ static ist_status sim_devcomm_resource(sim_devcomm *dev, uint64_t bytes)
         sim_bases_room(&comm->resources, &comm->resource_room, dev->instance, comm->rank_count));
     sim_window_bases *bases = &comm->resources[dev->instance];
     if (bytes > 0) {
-        IST_RETURN_IF_ERROR(sim_memory_alloc(member->rank, bytes,
-                                             IST_MEM_SYMMETRIC | IST_MEM_HOST_VISIBLE,
-                                             &dev->resource));
+        IST_RETURN_IF_ERROR(sim_memory_alloc(
+            member->rank, bytes, IST_MEM_SYMMETRIC | IST_MEM_HOST_VISIBLE, &dev->resource));
     }
     uint32_t lsa_first = member->index - member->index % comm->lsa_size;
     bases->base[member->index] = dev->resource;
     bases->bytes[member->index] = bytes;
-    dev->windows[0] = (ist_dev_window){.bytes = bytes, .local = dev->resource,
-                                       .lsa = bases->base + lsa_first, .backend = bases->base};
+    dev->windows[0] = (ist_dev_window){.bytes = bytes,
+                                       .local = dev->resource,
+                                       .lsa = bases->base + lsa_first,
+                                       .backend = bases->base};
     return IST_OK;
 }
 
@@ -613,8 +630,7 @@ static ist_status sim_devcomm_fill(sim_devcomm *dev, const ist_devcomm_desc *des
     return sim_devcomm_resource(dev, desc->resource_bytes);
 }
 
-ist_status sim_devcomm_open(sim_member *member, const ist_devcomm_desc *desc,
-                            sim_devcomm **result)
+ist_status sim_devcomm_open(sim_member *member, const ist_devcomm_desc *desc, sim_devcomm **result)
 {
     sim_devcomm *dev = ist_alloc(1, sizeof(*dev));
     if (dev == NULL) {

@@ -40,8 +40,7 @@ static socklen_t sim_address(const ist_backend_process *process, struct sockaddr
     memset(address, 0, sizeof(*address));
     address->sun_family = AF_UNIX;
     int length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1,
-                          "isthmus-%016llx-%u", (unsigned long long)process->job_key,
-                          process->run);
+                          "isthmus-%016llx-%u", (unsigned long long)process->job_key, process->run);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
@@ -110,9 +109,8 @@ static uint64_t sim_setup_digest(const ist_backend_world *setup)
 static ist_status sim_admit(sim_conductor *conductor, int socket_fd, uint64_t digest)
 {
     sim_message hello;
-    if (!sim_wire_ready(socket_fd, SIM_MEET_MS) ||
-        sim_wire_receive(socket_fd, &hello) != IST_OK || hello.op != SIM_WIRE_HELLO ||
-        hello.n[1] >= conductor->rank_count) {
+    if (!sim_wire_ready(socket_fd, SIM_MEET_MS) || sim_wire_receive(socket_fd, &hello) != IST_OK ||
+        hello.op != SIM_WIRE_HELLO || hello.n[1] >= conductor->rank_count) {
         return ist_raise(IST_ERR_SYSTEM, NULL, "a process that is no rank of this job connected");
     }
     sim_proxy *proxy = &conductor->proxies[hello.n[1]];
@@ -269,9 +267,9 @@ static ist_status sim_rank_process(const ist_backend_world *setup, int socket_fd
 {
     const ist_backend_process *process = setup->process;
     sim_remote remote = {.socket = socket_fd, .rank = process->rank};
-    sim_message message = {.op = SIM_WIRE_HELLO,
-                           .n = {SIM_WIRE_VERSION, process->rank, (uint64_t)getpid(),
-                                 sim_setup_digest(setup)}};
+    sim_message message = {
+        .op = SIM_WIRE_HELLO,
+        .n = {SIM_WIRE_VERSION, process->rank, (uint64_t)getpid(), sim_setup_digest(setup)}};
     IST_RETURN_IF_ERROR(sim_wire_send(socket_fd, &message, NULL));
     IST_RETURN_IF_ERROR(sim_answer(socket_fd, SIM_WIRE_HELLO, NULL));
     ist_status program = setup->rank_main(&sim_remote_ops, &remote, process->rank,

@@ -76,8 +76,8 @@ bool sim_actor_block(sim_actor *actor, uint64_t deadline_ps)
     actor->timed_out = false;
     actor->state = SIM_BLOCKED;
     if (deadline_ps != SIM_NEVER) {
-        if (sim_heap_push(actor->world, deadline_ps, SIM_EV_DEADLINE, actor,
-                          actor->block_token) != IST_OK) {
+        if (sim_heap_push(actor->world, deadline_ps, SIM_EV_DEADLINE, actor, actor->block_token) !=
+            IST_OK) {
             actor->state = SIM_RUNNING;
             actor->timed_out = true;
             return false;

@@ -10,8 +10,8 @@
 #include <stddef.h>
 
 typedef struct sim_fiber {
-    void *context;    /* saved by Boost.Context; NULL until started */
-    void *stack;      /* lowest usable address */
+    void *context; /* saved by Boost.Context; NULL until started */
+    void *stack;   /* lowest usable address */
     size_t stack_bytes;
     void (*entry)(void *argument);
     void *argument;

@@ -30,8 +30,7 @@ static void sim_signal_raise(const sim_put *put)
     sim_devcomm *dst = put->dst;
     const ist_gin_action *action = &put->action;
     bool add = action->kind == IST_GIN_SIGNAL_ADD || action->kind == IST_GIN_WEAK_SIGNAL_ADD;
-    uint64_t *word =
-        &dst->signals[(size_t)put->context * dst->pub.signal_count + action->signal];
+    uint64_t *word = &dst->signals[(size_t)put->context * dst->pub.signal_count + action->signal];
     *word += add ? action->value : 1;
     sim_event_log(dst->member->rank->world, IST_SIM_SIGNAL, dst->member->rank,
                   (int32_t)put->src->pub.rank, put->context << 16 | action->signal, *word);
@@ -46,8 +45,9 @@ static void sim_put_land(sim_put *put)
     bool from_there = put->bytes == 0 || put->copy != NULL || put->from == &put->value ||
                       sim_memory_find(put->src->member->rank, put->from, put->bytes) != NULL;
     if (!to_there || !from_there) {
-        ist_log(IST_LOG_WARN, "a put of %llu bytes from rank %u to rank %u ends nowhere: its %s "
-                              "was freed while it was on its way",
+        ist_log(IST_LOG_WARN,
+                "a put of %llu bytes from rank %u to rank %u ends nowhere: its %s "
+                "was freed while it was on its way",
                 (unsigned long long)put->bytes, put->src->member->rank->index, target->index,
                 to_there ? "source" : "target");
     } else if (put->bytes > 0) {
@@ -252,9 +252,9 @@ void sim_put_issue(sim_put *put)
     /* Headers and acknowledgements travel with every message. */
     put->flow.type = SIM_EV_PUT;
     put->flow.object = put;
-    ist_status status = sim_flow_route(world, &put->flow, rank->index,
-                                       put->dst->member->rank->index, SIM_ROUTE_GIN,
-                                       put->bytes + 64);
+    ist_status status =
+        sim_flow_route(world, &put->flow, rank->index, put->dst->member->rank->index, SIM_ROUTE_GIN,
+                       put->bytes + 64);
     sim_put_meet_faults(put);
     if (pair->errored || status != IST_OK) {
         put->error = true;

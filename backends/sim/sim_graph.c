@@ -28,8 +28,8 @@ static ist_status sim_graph_grow(void **array, uint32_t count, uint32_t *room, s
 
 static ist_status sim_graph_add_lane(sim_graph *graph, uint32_t *lane)
 {
-    IST_RETURN_IF_ERROR(sim_graph_grow((void **)&graph->lanes, graph->lane_count,
-                                       &graph->lane_room, sizeof(*graph->lanes)));
+    IST_RETURN_IF_ERROR(sim_graph_grow((void **)&graph->lanes, graph->lane_count, &graph->lane_room,
+                                       sizeof(*graph->lanes)));
     *lane = graph->lane_count++;
     graph->lanes[*lane] = NULL;
     return IST_OK;
@@ -75,8 +75,8 @@ ist_status sim_graph_capture(sim_stream *stream, sim_stream_op *op)
 {
     sim_graph *graph = stream->capture;
     sim_world *world = stream->rank->world;
-    ist_status status = sim_graph_grow((void **)&graph->nodes, graph->count, &graph->room,
-                                       sizeof(*graph->nodes));
+    ist_status status =
+        sim_graph_grow((void **)&graph->nodes, graph->count, &graph->room, sizeof(*graph->nodes));
     if (status == IST_OK && op->kind == SIM_OP_RECORD) {
         status = sim_graph_record(graph, stream, op);
     } else if (status == IST_OK && op->kind == SIM_OP_WAIT) {
@@ -184,8 +184,10 @@ static ist_status sim_graph_check_joined(const sim_graph *graph)
     }
     bool left = sim_graph_lane_left(graph, marks, marks + graph->lane_count);
     ist_free(marks);
-    ist_error details = {.rank = (int32_t)graph->rank->index, .peer = IST_RANK_NONE,
-                         .object = "stream", .operation = "graph.end"};
+    ist_error details = {.rank = (int32_t)graph->rank->index,
+                         .peer = IST_RANK_NONE,
+                         .object = "stream",
+                         .operation = "graph.end"};
     return left ? ist_raise(IST_ERR_USAGE, &details,
                             "a stream joined the capture and was not joined back")
                 : IST_OK;

@@ -66,7 +66,7 @@ typedef struct sim_flow {
     sim_transfer transfer; /* owner: this flow */
     void *object;          /* of the event at its end */
     uint64_t token;
-    uint64_t latency_ps;   /* from the last link to arrival */
+    uint64_t latency_ps; /* from the last link to arrival */
     sim_event_type type;
     uint32_t pad;
 } sim_flow;
@@ -86,35 +86,35 @@ typedef struct sim_actor {
     sim_fiber fiber;
     sim_world *world;
     sim_rank *rank;
-    struct sim_actor *next;  /* in the ready queue or a parked list */
+    struct sim_actor *next; /* in the ready queue or a parked list */
     struct sim_actor *prev_of_rank, *next_of_rank;
-    uint64_t lag_ps;         /* own time ahead of the world's: time spent without a switch */
-    uint64_t block_token;    /* grows with every block; stale timers do not match */
+    uint64_t lag_ps;      /* own time ahead of the world's: time spent without a switch */
+    uint64_t block_token; /* grows with every block; stale timers do not match */
     sim_actor_state state;
     bool is_host;
-    bool timed_out;          /* why the last block ended */
-    bool has_timer;          /* a deadline event of the current block lies in the heap */
+    bool timed_out;                /* why the last block ended */
+    bool has_timer;                /* a deadline event of the current block lies in the heap */
     struct sim_actor *next_waiter; /* in a list of waiters of a stream, event or rendezvous */
 } sim_actor;
 
 /* ---- device memory --------------------------------------------------------------------------- */
 
 typedef struct sim_allocation {
-    uint64_t offset; /* from the rank's base; multiple of 4096 */
-    uint64_t bytes;  /* as asked */
-    uint32_t flags;  /* ist_mem_flags */
-    uint32_t windows;/* open windows inside */
+    uint64_t offset;  /* from the rank's base; multiple of 4096 */
+    uint64_t bytes;   /* as asked */
+    uint32_t flags;   /* ist_mem_flags */
+    uint32_t windows; /* open windows inside */
 } sim_allocation;
 
 typedef struct sim_memory {
     uint8_t *base;
-    uint64_t capacity;      /* address space of the rank */
-    uint64_t limit;         /* device memory of the cluster description */
+    uint64_t capacity; /* address space of the rank */
+    uint64_t limit;    /* device memory of the cluster description */
     uint64_t used;
-    uint64_t high;          /* end of the highest allocation ever */
-    uint64_t freed_at;      /* the world's blocks_retired when memory was first freed, plus 1 */
-    bool packed;            /* no gap lies before the last allocation */
-    sim_allocation *table;  /* sorted by offset */
+    uint64_t high;         /* end of the highest allocation ever */
+    uint64_t freed_at;     /* the world's blocks_retired when memory was first freed, plus 1 */
+    bool packed;           /* no gap lies before the last allocation */
+    sim_allocation *table; /* sorted by offset */
     uint32_t count, room;
 } sim_memory;
 
@@ -130,15 +130,15 @@ typedef enum sim_op_kind {
 } sim_op_kind;
 
 typedef struct sim_host_event {
-    uint64_t record_count; /* records enqueued */
-    uint64_t done_count;   /* records reached */
-    uint64_t done_ps;      /* when the last was reached */
-    sim_stream *streams;   /* streams whose head waits for this event */
-    sim_actor *hosts;      /* host programs that wait for it */
+    uint64_t record_count;     /* records enqueued */
+    uint64_t done_count;       /* records reached */
+    uint64_t done_ps;          /* when the last was reached */
+    sim_stream *streams;       /* streams whose head waits for this event */
+    sim_actor *hosts;          /* host programs that wait for it */
     struct sim_graph *capture; /* graph whose capture recorded it last, or NULL */
     uint32_t capture_lane;
     uint32_t capture_node;
-    uint32_t refs;         /* handle + operations that use it */
+    uint32_t refs;                       /* handle + operations that use it */
     struct sim_host_event *next_of_rank; /* open handles */
 } sim_host_event;
 
@@ -156,8 +156,8 @@ typedef struct sim_stream_op {
     const void *src;
     size_t bytes;
     sim_host_event *event;
-    uint64_t record;        /* RECORD, WAIT: which record of the event */
-    void *payload;          /* COPY_IN bytes or large args, ours */
+    uint64_t record; /* RECORD, WAIT: which record of the event */
+    void *payload;   /* COPY_IN bytes or large args, ours */
     _Alignas(16) uint8_t args[SIM_ARGS_INLINE];
 } sim_stream_op;
 
@@ -165,21 +165,21 @@ struct sim_stream {
     sim_rank *rank;
     sim_stream_op *head, *tail;
     uint64_t enqueued, completed;
-    bool busy;             /* the head is running */
-    bool armed;            /* a start event for the head lies in the heap */
-    sim_actor *hosts;      /* waiting in stream_sync */
+    bool busy;        /* the head is running */
+    bool armed;       /* a start event for the head lies in the heap */
+    sim_actor *hosts; /* waiting in stream_sync */
     sim_stream *next_on_event;
     struct sim_graph *capture;
     uint32_t capture_lane;
-    bool closed;           /* freed when drained */
-    bool internal;         /* belongs to a graph */
-    sim_launch *launch;    /* the running kernel */
-    sim_flow flow;         /* the running copy */
+    bool closed;        /* freed when drained */
+    bool internal;      /* belongs to a graph */
+    sim_launch *launch; /* the running kernel */
+    sim_flow flow;      /* the running copy */
     struct sim_stream *next_of_rank;
 };
 
 typedef struct sim_graph_node {
-    sim_stream_op op;      /* event: index into `events` in `record` for RECORD and WAIT */
+    sim_stream_op op; /* event: index into `events` in `record` for RECORD and WAIT */
     uint32_t lane;
 } sim_graph_node;
 
@@ -189,33 +189,35 @@ typedef struct sim_graph {
     uint32_t count, room;
     uint32_t lane_count;
     uint32_t lane_room;
-    sim_stream **lanes;     /* internal streams; [0] is NULL */
-    sim_host_event **events;/* graph-owned events */
+    sim_stream **lanes;      /* internal streams; [0] is NULL */
+    sim_host_event **events; /* graph-owned events */
     uint32_t event_count, event_room;
     struct sim_graph *next_of_rank;
-    sim_stream *origin;     /* while capturing */
-    ist_status broken;      /* first error inside the capture */
-    sim_host_event *done;   /* the end of the last launch; launches run in turn */
-    sim_stream *launched_on;/* by the last launch, or NULL */
+    sim_stream *origin;      /* while capturing */
+    ist_status broken;       /* first error inside the capture */
+    sim_host_event *done;    /* the end of the last launch; launches run in turn */
+    sim_stream *launched_on; /* by the last launch, or NULL */
 } sim_graph;
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 #define SIM_SCRATCH_SLOTS 8u
+/* Behind the slots of kernels: results of a barrier that the caller does not want to see. */
+#define SIM_SCRATCH_BARRIER SIM_SCRATCH_SLOTS
 
 /* One running block. The public name of this struct is ist_coop. */
 struct ist_coop {
-    sim_actor actor;        /* first member: a coop is an actor */
+    sim_actor actor; /* first member: a coop is an actor */
     sim_launch *launch;
     uint32_t block;
     uint32_t block_count;
-    uint32_t transfers;     /* rows on the way whose end is not known yet */
+    uint32_t transfers; /* rows on the way whose end is not known yet */
     uint32_t pad;
     uint64_t serial;        /* distinct for every block that ever ran in the world */
     uint64_t rows_until_ps; /* when the rows on the way have arrived (in order) */
     sim_wait *wait;         /* what it waits for, or NULL */
-    void *scratch[SIM_SCRATCH_SLOTS];
-    uint32_t scratch_bytes[SIM_SCRATCH_SLOTS];
+    void *scratch[SIM_SCRATCH_SLOTS + 1];
+    uint32_t scratch_bytes[SIM_SCRATCH_SLOTS + 1];
 };
 
 struct sim_launch {
@@ -240,16 +242,16 @@ typedef enum sim_wait_kind {
 } sim_wait_kind;
 
 struct sim_wait {
-    sim_wait *next;        /* in the rank's list */
+    sim_wait *next; /* in the rank's list */
     ist_coop *coop;
-    sim_devcomm *dev;      /* NULL for WORD without a dev comm and ROWS */
+    sim_devcomm *dev; /* NULL for WORD without a dev comm and ROWS */
     sim_wait_kind kind;
     uint32_t pending;      /* items not yet satisfied */
     const uint64_t *words; /* PEERS: [rank_count]; WORD: one; BARRIER: [lsa_size] */
     uint64_t expected;
     uint32_t signal_first;
     uint32_t context;
-    uint8_t *results;      /* PEERS, BARRIER: one a peer; 0xff: pending */
+    uint8_t *results; /* PEERS, BARRIER: one a peer; 0xff: pending */
     uint64_t began_ps;
     bool aborted, failed;
 };
@@ -262,11 +264,11 @@ typedef struct sim_exchange {
     struct sim_exchange *next;
     sim_comm *comm;
     size_t bytes;
-    uint8_t *data;          /* rank_count * bytes */
-    uint64_t *arrived;      /* mask words */
-    uint64_t *excused;      /* ranks that nobody waits for */
+    uint8_t *data;     /* rank_count * bytes */
+    uint64_t *arrived; /* mask words */
+    uint64_t *excused; /* ranks that nobody waits for */
     uint32_t arrived_count;
-    uint32_t readers;       /* members that still have to copy the result */
+    uint32_t readers; /* members that still have to copy the result */
     bool done;
     bool timer;
     sim_actor *waiters;
@@ -275,30 +277,30 @@ typedef struct sim_exchange {
 typedef struct sim_member {
     sim_rank *rank;
     sim_comm *comm;
-    uint32_t index;         /* rank in the communicator */
-    uint32_t window_last;   /* number of the last that it opened; 0: none yet */
+    uint32_t index;       /* rank in the communicator */
+    uint32_t window_last; /* number of the last that it opened; 0: none yet */
     uint32_t devcomm_last;
     bool open;
     bool aborted;
-    ist_dev_window *windows;/* [window_room], entry 0 unused here */
+    ist_dev_window *windows; /* [window_room], entry 0 unused here */
     uint32_t window_room;
     sim_devcomm *devcomms;
 } sim_member;
 
 /* Addresses of one window on all members; shared by them, filled as they register. */
 typedef struct sim_window_bases {
-    void **base;            /* [rank_count] */
-    uint64_t *bytes;        /* [rank_count] */
-    uint32_t closed;        /* resources: members that have closed the instance */
+    void **base;     /* [rank_count] */
+    uint64_t *bytes; /* [rank_count] */
+    uint32_t closed; /* resources: members that have closed the instance */
     uint32_t pad;
 } sim_window_bases;
 
 /* Numbers of things that members open together, one after the other; never reused. A member that
    fails, or never comes, must not be one behind for ever. */
 typedef struct sim_numbers {
-    uint32_t last;          /* being opened, or opened last; 0: none yet */
-    uint32_t opened_count;  /* members that have */
-    bool abandoned;         /* one closed it again before all had opened it */
+    uint32_t last;         /* being opened, or opened last; 0: none yet */
+    uint32_t opened_count; /* members that have */
+    bool abandoned;        /* one closed it again before all had opened it */
 } sim_numbers;
 
 struct sim_comm {
@@ -309,11 +311,11 @@ struct sim_comm {
     uint32_t lsa_size;
     uint32_t joined;
     bool formed;
-    bool failed;            /* some member gave up before all had come */
-    ist_status failure;     /* and why */
-    sim_member *members;    /* [rank_count]; rank NULL until it joins */
+    bool failed;         /* some member gave up before all had come */
+    ist_status failure;  /* and why */
+    sim_member *members; /* [rank_count]; rank NULL until it joins */
     sim_actor *waiters;
-    sim_exchange *exchange; /* the open one, or NULL */
+    sim_exchange *exchange;       /* the open one, or NULL */
     sim_exchange *exchanges_done; /* with readers left */
     sim_numbers window_numbers, devcomm_numbers;
     sim_window_bases *windows; /* [window_room] */
@@ -326,44 +328,44 @@ struct sim_comm {
 /* Puts between one pair on one context, in order of issue. */
 typedef struct sim_pair {
     sim_put *head, *tail;
-    sim_put *held;          /* a reordered put that waits for the next one */
-    bool errored;           /* later puts fail too, until cleared */
+    sim_put *held; /* a reordered put that waits for the next one */
+    bool errored;  /* later puts fail too, until cleared */
 } sim_pair;
 
 struct sim_devcomm {
-    ist_dev_comm pub;       /* first member: what kernels see */
+    ist_dev_comm pub; /* first member: what kernels see */
     sim_member *member;
     sim_devcomm *next;
     uint32_t instance;
     bool closed;
-    ist_dev_window *windows;/* what pub.windows points to */
-    void *resource;         /* device memory of window 0 */
-    uint64_t *signals;      /* [contexts * signals] */
-    uint64_t *counters;     /* [contexts * counters] */
-    uint8_t *peer_errors;   /* [rank_count] */
-    sim_pair *pairs;        /* [contexts * rank_count], as sender */
-    uint64_t *barrier_inbox;/* [barriers * lsa_size] */
-    uint64_t *barrier_epoch;/* [barriers] */
+    ist_dev_window *windows; /* what pub.windows points to */
+    void *resource;          /* device memory of window 0 */
+    uint64_t *signals;       /* [contexts * signals] */
+    uint64_t *counters;      /* [contexts * counters] */
+    uint8_t *peer_errors;    /* [rank_count] */
+    sim_pair *pairs;         /* [contexts * rank_count], as sender */
+    uint64_t *barrier_inbox; /* [barriers * lsa_size] */
+    uint64_t *barrier_epoch; /* [barriers] */
 };
 
 struct sim_put {
-    sim_put *next;          /* in the pair */
+    sim_put *next; /* in the pair */
     sim_devcomm *src, *dst;
-    uint64_t block_serial;  /* who issued it */
+    uint64_t block_serial; /* who issued it */
     uint32_t context;
     const void *from;
     void *to;
     uint64_t bytes;
-    uint64_t value;         /* inline word */
+    uint64_t value; /* inline word */
     ist_gin_action action;
     uint32_t counter;
     uint32_t peer;
     bool arrived, lost, error, duplicate;
-    bool retried;           /* the target is gone; the error is on its way */
-    bool counted;           /* still blocks its sender's flush */
-    uint64_t extra_ps;      /* of a delay or reordering, after the wire */
-    uint64_t again_ps;      /* a duplicate follows so much later; 0: none */
-    void *copy;             /* bytes of a duplicate, ours */
+    bool retried;      /* the target is gone; the error is on its way */
+    bool counted;      /* still blocks its sender's flush */
+    uint64_t extra_ps; /* of a delay or reordering, after the wire */
+    uint64_t again_ps; /* a duplicate follows so much later; 0: none */
+    void *copy;        /* bytes of a duplicate, ours */
     sim_flow flow;
 };
 
@@ -373,8 +375,8 @@ typedef struct sim_store {
     uint64_t *word;
     uint64_t value;
     int32_t from;
-    uint32_t width;         /* 4 or 8 */
-    sim_devcomm *barrier_of;/* NULL, or the word is an inbox of this one's barrier */
+    uint32_t width;          /* 4 or 8 */
+    sim_devcomm *barrier_of; /* NULL, or the word is an inbox of this one's barrier */
     uint32_t barrier, member;
 } sim_store;
 
@@ -383,28 +385,28 @@ typedef struct sim_store {
 struct sim_rank {
     sim_world *world;
     uint32_t index;
-    bool dead;              /* killed: blocks are gone, calls return IST_ERR_KILLED */
-    bool ended;             /* its program has returned */
+    bool dead;  /* killed: blocks are gone, calls return IST_ERR_KILLED */
+    bool ended; /* its program has returned */
     bool stalled_for_ever;
-    ist_status status;      /* what the program returned */
-    ist_status device_fault;/* DEVICE stays, MEMORY goes when it has been reported */
+    ist_status status;       /* what the program returned */
+    ist_status device_fault; /* DEVICE stays, MEMORY goes when it has been reported */
     uint64_t stalled_until_ps;
     uint64_t slow;          /* factor of device time, >= 1 */
     uint64_t op_number;     /* operations begun */
     uint64_t next_fault_op; /* threshold from the fault plan */
     uint64_t launch_count;
-    uint32_t unwind_calls;  /* calls made after death */
-    uint64_t id_count;      /* unique ids made */
+    uint32_t unwind_calls; /* calls made after death */
+    uint64_t id_count;     /* unique ids made */
     sim_actor host;
-    sim_actor *blocks;      /* live device blocks */
-    sim_actor *parked;      /* runnable actors, in order, while stalled */
+    sim_actor *blocks; /* live device blocks */
+    sim_actor *parked; /* runnable actors, in order, while stalled */
     sim_actor *parked_tail;
     sim_stream *streams;
     sim_graph *graphs;
     sim_host_event *events;
-    sim_wait *waits;        /* device waits on this rank's memory and signals */
+    sim_wait *waits; /* device waits on this rank's memory and signals */
     sim_memory memory;
-    ist_error error;        /* the rank's error record */
+    ist_error error; /* the rank's error record */
 };
 
 struct sim_world {
@@ -414,10 +416,10 @@ struct sim_world {
     uint32_t rank_count;
     ist_link_model link_model;
     uint64_t now_ps;
-    uint64_t sequence;      /* of events */
+    uint64_t sequence; /* of events */
     sim_event *heap;
     uint32_t heap_count, heap_room;
-    uint32_t heap_stale;    /* deadline events whose wait is over */
+    uint32_t heap_stale; /* deadline events whose wait is over */
     sim_actor *ready, *ready_tail;
     sim_actor *current;
     sim_rank *ranks;
@@ -427,7 +429,7 @@ struct sim_world {
     uint64_t op_count_max;
     sim_links *links;
     uint64_t links_generation;
-    bool links_changed;     /* the next end must be asked for again */
+    bool links_changed;                 /* the next end must be asked for again */
     struct sim_link_state *link_states; /* [links], NULL until the first link fault */
     struct sim_store *held_stores;      /* words in front of a dead link, in order */
     struct sim_store *held_stores_tail;
@@ -556,6 +558,8 @@ void sim_wait_remove(sim_rank *rank, sim_wait *wait);
 
 /* device/sim_dev_coop.c: waits for the rows that a block has on the way. */
 void sim_coop_drain(ist_coop *coop);
+/* ist_coop_scratch() for a slot that exists. */
+void *sim_coop_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes);
 
 /* sim_gin.c */
 void sim_put_issue(sim_put *put);

@@ -58,8 +58,7 @@ static void sim_launch_end(sim_launch *launch)
 {
     sim_stream *stream = launch->stream;
     sim_event_log(launch->rank->world, IST_SIM_KERNEL_END, launch->rank, -1,
-                  sim_log_name(&launch->rank->world->log, launch->kernel->name),
-                  launch->sequence);
+                  sim_log_name(&launch->rank->world->log, launch->kernel->name), launch->sequence);
     stream->launch = NULL;
     sim_pool_give(&launch->rank->world->launches, launch);
     sim_stream_done(stream);

@@ -74,7 +74,8 @@ static void sim_link_change_all(sim_world *world, const ist_fault *fault, sim_li
     }
 }
 
-static ist_status sim_link_change_ports(sim_world *world, const ist_fault *fault, sim_link_change change)
+static ist_status sim_link_change_ports(sim_world *world, const ist_fault *fault,
+                                        sim_link_change change)
 {
     uint32_t count = sim_links_count(world->links);
     if (world->link_states == NULL) {

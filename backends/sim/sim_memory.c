@@ -220,7 +220,9 @@ ist_status sim_memory_free(sim_rank *rank, void *mem)
     sim_memory *memory = &rank->memory;
     uint64_t offset = (uint64_t)((uint8_t *)mem - memory->base);
     uint32_t index = sim_memory_lower(memory, offset);
-    ist_error details = {.rank = (int32_t)rank->index, .peer = IST_RANK_NONE, .object = "mem",
+    ist_error details = {.rank = (int32_t)rank->index,
+                         .peer = IST_RANK_NONE,
+                         .object = "mem",
                          .operation = "mem.free"};
     if (index == memory->count || memory->table[index].offset != offset) {
         return ist_raise(IST_ERR_ARGUMENT, &details,
@@ -230,9 +232,8 @@ ist_status sim_memory_free(sim_rank *rank, void *mem)
     sim_allocation *allocation = &memory->table[index];
     if (allocation->windows > 0) {
         details.observed = allocation->windows;
-        return ist_raise(IST_ERR_USAGE, &details,
-                         "rank %u frees memory with %u open windows in it", rank->index,
-                         allocation->windows);
+        return ist_raise(IST_ERR_USAGE, &details, "rank %u frees memory with %u open windows in it",
+                         rank->index, allocation->windows);
     }
     uint64_t rounded = sim_page_up(allocation->bytes);
     /* The next owner must not find what the last one left: contents would depend on history. */

@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 typedef struct sim_pool {
-    size_t object_bytes; /* multiple of 16 */
-    uint32_t chunk_count;/* objects a chunk */
-    void *free;          /* linked through the first word of each */
+    size_t object_bytes;  /* multiple of 16 */
+    uint32_t chunk_count; /* objects a chunk */
+    void *free;           /* linked through the first word of each */
     void *chunks;
 } sim_pool;
 

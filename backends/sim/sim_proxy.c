@@ -108,8 +108,8 @@ static ist_status sim_serve_exchange(sim_request *request)
         sim_reserve(request, words * sizeof(uint64_t) + member->comm->rank_count * bytes));
     uint64_t *lost = request->out;
     IST_RETURN_IF_ERROR(sim_wire_receive_bytes(request->socket, lost, answer.bytes));
-    return sim_ops.comm_exchange(request->rank, comm, request->in, bytes, lost + words,
-                                 deadline_ns, lost);
+    return sim_ops.comm_exchange(request->rank, comm, request->in, bytes, lost + words, deadline_ns,
+                                 lost);
 }
 
 static ist_status sim_serve_devcomm_open(sim_request *request)
@@ -117,8 +117,7 @@ static ist_status sim_serve_devcomm_open(sim_request *request)
     ist_devcomm_desc desc;
     const ist_dev_comm *dev = NULL;
     memcpy(&desc, request->in, sizeof(desc));
-    IST_RETURN_IF_ERROR(
-        sim_ops.devcomm_open(request->rank, request->message.n[0], &desc, &dev));
+    IST_RETURN_IF_ERROR(sim_ops.devcomm_open(request->rank, request->message.n[0], &desc, &dev));
     request->message.n[0] = (uint64_t)(uintptr_t)dev;
     return IST_OK;
 }
@@ -195,8 +194,7 @@ static ist_status sim_serve(sim_request *request)
     case SIM_WIRE_copy_out: return sim_serve_copy_out(request);
     case SIM_WIRE_copy_local:
         return sim_ops.copy_local(rank, n[0], sim_unpack(n[1]), sim_unpack(n[2]), n[3]);
-    case SIM_WIRE_fill:
-        return sim_ops.fill(rank, n[0], sim_unpack(n[1]), (uint8_t)n[2], n[3]);
+    case SIM_WIRE_fill: return sim_ops.fill(rank, n[0], sim_unpack(n[1]), (uint8_t)n[2], n[3]);
     case SIM_WIRE_event_open: return sim_ops.event_open(rank, &n[0]);
     case SIM_WIRE_event_close: return sim_ops.event_close(rank, n[0]);
     case SIM_WIRE_event_record: return sim_ops.event_record(rank, n[0], n[1]);

@@ -8,9 +8,9 @@
 #include "sim_internal.h"
 
 typedef struct sim_proxy {
-    int socket;          /* -1: the process is gone */
+    int socket; /* -1: the process is gone */
     int64_t process_id;
-    int timeout_ms;      /* real time a process may compute between two calls */
+    int timeout_ms; /* real time a process may compute between two calls */
 } sim_proxy;
 
 /* Serves the rank's requests until its program ends or its process dies. */

@@ -212,9 +212,8 @@ static ist_status remote_comm_exchange(void *self, uint64_t comm, const void *se
     return sim_wire_receive_bytes(remote->socket, recv, message.bytes - words * sizeof(uint64_t));
 }
 
-SIM_REMOTE_ONE(window_open,
-               (void *self, uint64_t comm, void *mem, size_t count, uint32_t *index), uint32_t,
-               index, comm, sim_pack(mem), count)
+SIM_REMOTE_ONE(window_open, (void *self, uint64_t comm, void *mem, size_t count, uint32_t *index),
+               uint32_t, index, comm, sim_pack(mem), count)
 SIM_REMOTE_NUMBERS(window_close, (void *self, uint64_t comm, uint32_t index), comm, index)
 
 static ist_status remote_devcomm_open(void *self, uint64_t comm, const ist_devcomm_desc *desc,
@@ -250,10 +249,9 @@ static ist_status remote_launch(void *self, uint64_t stream, const ist_kernel *k
     return status;
 }
 
-const ist_backend_ops sim_remote_ops = {
-    .size = sizeof(sim_remote_ops),
-    .abi = IST_BACKEND_ABI,
+const ist_backend_ops sim_remote_ops = {.size = sizeof(sim_remote_ops),
+                                        .abi = IST_BACKEND_ABI,
 #define X(op, params, args, need) .op = remote_##op,
-    IST_BACKEND_OPS(X)
+                                        IST_BACKEND_OPS(X)
 #undef X
 };

@@ -154,8 +154,8 @@ static void sim_wait_review(sim_wait *wait)
         return;
     }
     if (wait->kind == SIM_WAIT_PEERS || wait->kind == SIM_WAIT_BARRIER) {
-        uint32_t count = wait->kind == SIM_WAIT_PEERS ? wait->dev->pub.rank_count
-                                                      : wait->dev->pub.lsa_size;
+        uint32_t count =
+            wait->kind == SIM_WAIT_PEERS ? wait->dev->pub.rank_count : wait->dev->pub.lsa_size;
         for (uint32_t i = 0; i < count && wait->pending > 0; ++i) {
             if (!sim_mask_has(mask, sim_wait_peer_of(wait, i))) {
                 sim_wait_peer_over(wait, i, IST_WAIT_MASKED);
@@ -176,8 +176,7 @@ void sim_wait_peer_error(sim_devcomm *dev, uint32_t peer)
 {
     for (sim_wait *wait = dev->member->rank->waits, *next; wait != NULL; wait = next) {
         next = wait->next;
-        if (wait->dev == dev && wait->kind == SIM_WAIT_PEERS &&
-            !ist_dev_is_lsa(&dev->pub, peer)) {
+        if (wait->dev == dev && wait->kind == SIM_WAIT_PEERS && !ist_dev_is_lsa(&dev->pub, peer)) {
             sim_wait_peer_over(wait, peer, IST_WAIT_ERROR);
         }
     }

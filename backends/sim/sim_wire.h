@@ -17,8 +17,8 @@ typedef enum sim_wire_op {
 #define X(op, params, args, need) SIM_WIRE_##op,
     IST_BACKEND_OPS(X)
 #undef X
-    SIM_WIRE_HELLO, /* n: version, rank, process id, digest of the descriptor */
-    SIM_WIRE_END    /* n: status; answered when the world has ended, with its result */
+        SIM_WIRE_HELLO, /* n: version, rank, process id, digest of the descriptor */
+    SIM_WIRE_END        /* n: status; answered when the world has ended, with its result */
 } sim_wire_op;
 
 typedef struct sim_message {

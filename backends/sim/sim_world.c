@@ -16,7 +16,7 @@ static void sim_host_main(void *argument)
     rank->ended = true;
     if (!rank->dead) { /* how a dead rank's program unwinds is nobody's business */
         sim_actor_sync(&rank->host);
-        sim_event_log(world, IST_SIM_RANK_END, rank, -1, (uint32_t)-(int32_t)rank->status, 0);
+        sim_event_log(world, IST_SIM_RANK_END, rank, -1, (uint32_t) - (int32_t)rank->status, 0);
     }
     --world->hosts_alive;
     rank->host.state = SIM_ENDED;
@@ -38,7 +38,7 @@ static void sim_put_drop(void *object)
 static void sim_coop_drop(void *object)
 {
     ist_coop *coop = object;
-    for (uint32_t i = 0; i < SIM_SCRATCH_SLOTS; ++i) {
+    for (uint32_t i = 0; i <= SIM_SCRATCH_BARRIER; ++i) {
         ist_free(coop->scratch[i]);
     }
 }
@@ -76,8 +76,11 @@ static ist_status sim_world_cluster(sim_world *world)
     uint32_t available = ist_cluster_rank_count(&world->cluster);
     world->rank_count = setup->rank_count == 0 ? available : setup->rank_count;
     if (world->rank_count > available) {
-        ist_error details = {.rank = -1, .peer = -1, .object = "desc.rank_count",
-                             .operation = "world.run", .expected = available,
+        ist_error details = {.rank = -1,
+                             .peer = -1,
+                             .object = "desc.rank_count",
+                             .operation = "world.run",
+                             .expected = available,
                              .observed = world->rank_count};
         return ist_raise(IST_ERR_RANGE, &details,
                          "%u ranks do not fit the cluster \"%s\", which has %u GPUs",
@@ -89,15 +92,15 @@ static ist_status sim_world_cluster(sim_world *world)
 static ist_status sim_world_settings(sim_world *world)
 {
     const ist_sim_desc *sim = world->setup->sim;
-    bool keep = sim != NULL && (sim->trace_path != NULL || sim->log_path != NULL ||
-                                sim->log_capacity > 0);
+    bool keep =
+        sim != NULL && (sim->trace_path != NULL || sim->log_path != NULL || sim->log_capacity > 0);
     uint64_t capacity = sim != NULL ? sim->log_capacity : 0;
     if (sim != NULL) {
         world->link_model = sim->links;
         world->op_count_max = sim->op_count_max;
     }
-    world->unwind_max = sim != NULL && sim->on_kill_unwind_max > 0 ? sim->on_kill_unwind_max
-                                                                   : 10000;
+    world->unwind_max =
+        sim != NULL && sim->on_kill_unwind_max > 0 ? sim->on_kill_unwind_max : 10000;
     sim_prng_seed(&world->prng, world->setup->seed);
     return sim_log_init(&world->log, capacity, keep);
 }
@@ -129,8 +132,7 @@ static ist_status sim_world_hosts(sim_world *world)
 {
     for (uint32_t i = 0; i < world->rank_count; ++i) {
         sim_rank *rank = &world->ranks[i];
-        IST_RETURN_IF_ERROR(
-            sim_fiber_init(&rank->host.fiber, SIM_STACK_HOST, sim_host_main, rank));
+        IST_RETURN_IF_ERROR(sim_fiber_init(&rank->host.fiber, SIM_STACK_HOST, sim_host_main, rank));
     }
     for (uint32_t i = 0; i < world->rank_count; ++i) {
         sim_actor_make_ready(&world->ranks[i].host);
@@ -160,9 +162,8 @@ ist_status sim_world_open(const ist_backend_world *setup, sim_world **result)
     sim_pools_init(world);
     ist_status status = sim_world_settings(world);
     status = status == IST_OK ? sim_world_cluster(world) : status;
-    status = status == IST_OK
-                 ? sim_faults_open(setup->faults, world->rank_count, &world->faults)
-                 : status;
+    status = status == IST_OK ? sim_faults_open(setup->faults, world->rank_count, &world->faults)
+                              : status;
     status = status == IST_OK ? sim_world_ranks(world) : status;
     status = status == IST_OK ? sim_arena_open(world) : status;
     status = status == IST_OK ? sim_links_open(&world->cluster, world->rank_count,

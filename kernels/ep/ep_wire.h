@@ -387,7 +387,7 @@ IST_DEVICE_FN void ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op, const
         marks[peer] = results[peer] >= IST_EP_RESULT_BROKEN;
         if (marks[peer]) {
             int shape = results[peer] == IST_EP_RESULT_SHAPE;
-            int32_t why = shape ? IST_ERR_MISMATCH
+            int32_t why = shape                                 ? IST_ERR_MISMATCH
                           : results[peer] == IST_EP_RESULT_LEFT ? IST_ERR_RANK_LOST
                                                                 : IST_ERR_REMOTE;
             uint64_t offset = op->base + op->args->at.meta + peer * op->args->at.meta_bytes;

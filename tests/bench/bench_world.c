@@ -31,8 +31,11 @@
 static ist_tensor tensor(void *data, ist_dtype dtype, uint32_t dims, uint64_t d0, uint64_t d1,
                          uint64_t d2)
 {
-    return (ist_tensor){.size = sizeof(ist_tensor), .dtype = dtype, .dim_count = dims,
-                        .dims = {d0, d1, d2}, .data = data};
+    return (ist_tensor){.size = sizeof(ist_tensor),
+                        .dtype = dtype,
+                        .dim_count = dims,
+                        .dims = {d0, d1, d2},
+                        .data = data};
 }
 
 /* Device memory of one rank, carved from one allocation. */
@@ -68,8 +71,8 @@ static ist_status step(ist_ep_handle *handle, buffers *b, ist_stream *stream)
     ist_ep_dispatch_out out = {.size = sizeof(out), .tokens = &received};
     ist_ep_layout_info info = {.size = sizeof(info), .expert_counters = &counters};
     ist_ep_combine_in back = {.size = sizeof(back), .tokens = &received};
-    ist_ep_combine_out result = {.size = sizeof(result), .tokens = &combined,
-                                 .topk_weights = &weights};
+    ist_ep_combine_out result = {
+        .size = sizeof(result), .tokens = &combined, .topk_weights = &weights};
     TRY(ist_ep_dispatch(handle, &in, &out, &info, NULL, stream));
     TRY(ist_ep_combine(handle, &back, &result, NULL, stream));
     return ist_stream_sync(stream, 0);
@@ -117,8 +120,10 @@ static ist_status rank_main(ist_world *world, void *arg)
     TRY(ist_comm_open(world, &(ist_comm_desc){.size = sizeof(ist_comm_desc), .fault_tolerant = 1},
                       &comm));
     TRY(ist_stream_open(world, &stream));
-    ist_ep_group_desc desc = {.size = sizeof(desc), .expert_count = EXPERTS,
-                              .tokens_per_rank_max = TOKENS, .topk_max = TOPK,
+    ist_ep_group_desc desc = {.size = sizeof(desc),
+                              .expert_count = EXPERTS,
+                              .tokens_per_rank_max = TOKENS,
+                              .topk_max = TOPK,
                               .token_bytes_max = HIDDEN * 2u};
     TRY(ist_ep_group_open(comm, &desc, &group));
     TRY(open_buffers(world, &b));
@@ -139,7 +144,9 @@ static double seconds(void)
 int main(int argc, char **argv)
 {
     uint32_t worlds = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 5000;
-    ist_world_desc desc = {.size = sizeof(desc), .rank_count = RANKS, .backend = "sim",
+    ist_world_desc desc = {.size = sizeof(desc),
+                           .rank_count = RANKS,
+                           .backend = "sim",
                            .cluster = argc > 2 ? argv[2] : NULL};
     ist_world_result result = {.size = sizeof(result)};
     double began = seconds();

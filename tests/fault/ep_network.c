@@ -131,14 +131,61 @@ static void any_transfer_is_struck(void **state)
         for (size_t j = 0; j < sizeof(strikes) / sizeof(*strikes); ++j) {
             ep_drill drill = {.shape = usual,
                               .cluster = i / 2 == 0 ? "2x2" : "4x1",
-                              .lane = {.windows = (uint32_t)(i + j) % 4},
+                              .lane = {.windows = (uint32_t)(i + j) % 4,
+                                       .dispatch_only = (uint32_t)j % 2,
+                                       .stubborn = i % 2},
                               .block_count_max = 1 + (uint32_t)j % 2,
+                              .steps = 2,
                               .clean = 2};
             drill.shape.seed = ist_test_seed();
             drill.shape.layout = i % 2 == 0 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR;
             failures += strike_everywhere(&drill, &strikes[j]);
         }
     }
+    assert_int_equal(failures, 0);
+}
+
+/* ---- late copies ----------------------------------------------------------------------------- */
+
+/* A put arrives a second time in the middle of the next operation that uses its place. */
+static void a_late_copy_lands_at_any_time(void **state)
+{
+    uint32_t cases = 0, failures = 0;
+    (void)state;
+    for (uint32_t i = 0; i < 2 * 2; ++i) {
+        ep_drill_run healthy;
+        ep_drill drill = {.shape = usual,
+                          .cluster = i / 2 == 0 ? "2x2" : "4x1",
+                          .lane = {.dispatch_only = 1},
+                          .block_count_max = 3,
+                          .steps = 2,
+                          .clean = 1};
+        drill.shape.seed = ist_test_seed();
+        drill.shape.layout = i % 2 == 0 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR;
+        assert_true(ep_drill_init(&drill));
+        ep_drill_run_once(&drill, NULL, &healthy);
+        assert_true(ep_drill_is_perfect(&healthy));
+        uint64_t first = healthy.ranks[0].step[0].ended_ns[0];
+        uint64_t second = healthy.ranks[0].step[1].ended_ns[0];
+        for (uint64_t nth = 1; nth <= 12; ++nth) {
+            for (uint64_t after = (second - first) / 2; after < second - first + 4000;
+                 after += 25u * every) {
+                bool hit = false;
+                ist_fault fault = {.size = sizeof(fault),
+                                   .kind = IST_FAULT_DUPLICATE,
+                                   .trigger = IST_FAULT_NTH,
+                                   .rank = (int32_t)(nth % 4u),
+                                   .peer = IST_FAULT_ANY,
+                                   .classes = IST_FAULT_PUTS,
+                                   .at_op = 1u + nth,
+                                   .duration_ns = after};
+                failures += survives(&drill, &fault, false, healthy.result.digest, &hit) ? 0 : 1;
+                cases += hit ? 1 : 0;
+            }
+        }
+        ep_drill_fini(&drill);
+    }
+    printf("# late copies: %u, %u failed\n", cases, failures);
     assert_int_equal(failures, 0);
 }
 
@@ -222,6 +269,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_transfer_is_struck),
+        cmocka_unit_test(a_late_copy_lands_at_any_time),
         cmocka_unit_test(any_link_goes_down_and_up),
     };
     ist_test_init(argc, argv);

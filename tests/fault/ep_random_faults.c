@@ -37,6 +37,8 @@ static void draw_drill(ep_drill *drill, uint64_t *state)
     drill->cluster = clusters[ist_test_random_below(state, 5)];
     drill->lane.windows = ist_test_random_below(state, 4);
     drill->lane.staged = ist_test_random_below(state, 4);
+    drill->lane.stubborn = ist_test_random_below(state, 2);
+    drill->lane.dispatch_only = ist_test_random_below(state, 4) == 0;
     drill->steps = 1 + ist_test_random_below(state, 2);
     drill->clean = ROUNDS;
     drill->links = ist_test_random_below(state, 2) == 0 ? IST_LINKS_IN_ORDER : IST_LINKS_MAX_MIN;

@@ -125,8 +125,9 @@ static void a_rank_stops_at_any_operation(void **state)
     for (uint32_t i = 0; i < 3 * 2 * 4; ++i) {
         ep_drill drill = {.shape = usual,
                           .cluster = clusters[i / 8],
-                          .lane = {.windows = i / 2 % 4},
+                          .lane = {.windows = i / 2 % 4, .stubborn = i / 4 % 2},
                           .block_count_max = 1 + i % 2,
+                          .steps = 3, /* the others go on and change what it may still read */
                           .clean = 2};
         drill.shape.seed = ist_test_seed();
         drill.shape.layout = i / 4 % 2 == 0 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR;

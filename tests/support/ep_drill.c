@@ -73,8 +73,8 @@ static ist_status play_step(player *p, uint32_t number)
 static bool is_out(const player *p)
 {
     const ep_step *last = &p->seen->step[p->seen->steps - 1];
-    return last->evicted || last->status != IST_OK || last->record[0].status < 0 ||
-           last->record[1].status < 0;
+    bool failed = last->evicted || last->record[0].status < 0 || last->record[1].status < 0;
+    return last->status != IST_OK || (failed && !p->drill->lane.stubborn);
 }
 
 static ist_status agree(player *p)

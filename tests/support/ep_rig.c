@@ -663,7 +663,7 @@ static ist_status end_operation(ep_lane *lane, ist_ep_op op, ep_step *step)
     step->ended_ns[op] = ist_world_clock_ns(lane->rig->world);
     step->record[op] = lane->record[op];
     memcpy(step->lost[op], lane->lost[op], sizeof(step->lost[op]));
-    step->evicted = lane->record[op].status == IST_ERR_EVICTED;
+    step->evicted |= lane->record[op].status == IST_ERR_EVICTED;
     if (lane->record[op].status < 0) {
         return IST_OK;
     }
@@ -675,6 +675,16 @@ static ist_status end_operation(ep_lane *lane, ist_ep_op op, ep_step *step)
     return IST_OK;
 }
 
+/* What is said of the combine of a step that has none: what is said of its dispatch. */
+static void no_combine(ep_step *step)
+{
+    step->ran[IST_EP_OP_COMBINE] = step->ran[IST_EP_OP_DISPATCH];
+    step->record[IST_EP_OP_COMBINE] = step->record[IST_EP_OP_DISPATCH];
+    step->ended_ns[IST_EP_OP_COMBINE] = step->ended_ns[IST_EP_OP_DISPATCH];
+    memcpy(step->lost[IST_EP_OP_COMBINE], step->lost[IST_EP_OP_DISPATCH],
+           sizeof(step->lost[IST_EP_OP_COMBINE]));
+}
+
 ist_status ep_lane_step(ep_lane *lane, const ep_case *made, ep_step *step)
 {
     memset(step, 0, sizeof(*step));
@@ -683,7 +693,11 @@ ist_status ep_lane_step(ep_lane *lane, const ep_case *made, ep_step *step)
     STEP("dispatch", ep_lane_dispatch(lane, lane->rig->stream, lane->setup.staged & 1u));
     STEP("complete", ist_ep_complete(lane->handle, lane->rig->stream));
     TRY(end_operation(lane, IST_EP_OP_DISPATCH, step));
-    if (step->record[IST_EP_OP_DISPATCH].status < 0) {
+    if (lane->setup.dispatch_only) {
+        no_combine(step);
+        return IST_OK;
+    }
+    if (step->record[IST_EP_OP_DISPATCH].status < 0 && !lane->setup.stubborn) {
         return IST_OK;
     }
     STEP("work", ep_lane_work(lane));

@@ -52,6 +52,8 @@ typedef struct ep_lane_setup {
     uint32_t windows;       /* 1: tokens, 2: experts' outputs lie in windows; or-ed */
     uint32_t window_offset; /* of the rows in their windows */
     uint32_t own_memory;    /* 1: handle memory is the caller's */
+    uint32_t dispatch_only; /* 1: steps end after the dispatch */
+    uint32_t stubborn;      /* 1: a rank that is out goes on with its steps all the same */
     uint32_t staged;        /* steps run in two halves; 1: dispatch, 2: combine; or-ed */
     ist_dtype id_type;      /* 0: IST_I32 */
     uint32_t no_lost_counts;

@@ -38,16 +38,16 @@ typedef struct ist_comm_desc {
 
 /** Shape and limits of a communicator. Filled up to the caller's `size`. */
 typedef struct ist_comm_info {
-    uint32_t size;             /**< in: sizeof(ist_comm_info), at least 8 */
-    uint32_t rank;             /**< this rank's number in the communicator */
-    uint32_t rank_count;       /**< members */
-    uint32_t lsa_rank;         /**< index in the load/store team */
-    uint32_t lsa_size;         /**< members of the load/store team; divides rank_count */
-    uint32_t gin_supported;    /**< 1: puts and signals reach ranks outside the team */
-    uint32_t fault_tolerant;   /**< as opened */
-    uint32_t sm_count;         /**< blocks that can be resident at once on this device */
-    uint64_t deadline_ns;      /**< of every wait, in ns, resolved */
-    const char *gin_reason;    /**< NULL, or why GIN is not there; as long as the world lives */
+    uint32_t size;           /**< in: sizeof(ist_comm_info), at least 8 */
+    uint32_t rank;           /**< this rank's number in the communicator */
+    uint32_t rank_count;     /**< members */
+    uint32_t lsa_rank;       /**< index in the load/store team */
+    uint32_t lsa_size;       /**< members of the load/store team; divides rank_count */
+    uint32_t gin_supported;  /**< 1: puts and signals reach ranks outside the team */
+    uint32_t fault_tolerant; /**< as opened */
+    uint32_t sm_count;       /**< blocks that can be resident at once on this device */
+    uint64_t deadline_ns;    /**< of every wait, in ns, resolved */
+    const char *gin_reason;  /**< NULL, or why GIN is not there; as long as the world lives */
 } ist_comm_info;
 
 /**

@@ -88,14 +88,14 @@ typedef struct ist_ep_group_desc {
                                        <= 16 MiB */
     uint64_t buffer_bytes;        /**< 0: as needed; else the most device memory to take, in bytes;
                                        an error tells how much is needed */
-    uint32_t block_count_max;     /**< device blocks an operation may use; 0: all; <= the device's */
-    uint32_t staged_count_max;    /**< operations that may be in flight at once; 0: 1; <= 8 */
-    ist_ep_zero_copy zero_copy;   /**< AUTO */
-    ist_ep_check check;           /**< AUTO */
-    uint64_t deadline_ns;         /**< of every wait, in ns, >= 1000; 0: the communicator's */
-    ist_ep_alloc alloc;           /**< for handle memory; zeros: the library's */
-    uint32_t enable_mask;         /**< 1: requires a fault-tolerant communicator; 0: as it is */
-    uint32_t reserved[3];         /**< zero */
+    uint32_t block_count_max;   /**< device blocks an operation may use; 0: all; <= the device's */
+    uint32_t staged_count_max;  /**< operations that may be in flight at once; 0: 1; <= 8 */
+    ist_ep_zero_copy zero_copy; /**< AUTO */
+    ist_ep_check check;         /**< AUTO */
+    uint64_t deadline_ns;       /**< of every wait, in ns, >= 1000; 0: the communicator's */
+    ist_ep_alloc alloc;         /**< for handle memory; zeros: the library's */
+    uint32_t enable_mask;       /**< 1: requires a fault-tolerant communicator; 0: as it is */
+    uint32_t reserved[3];       /**< zero */
 } ist_ep_group_desc;
 
 /** Resolved settings and sizes. Filled up to the caller's `size`. */
@@ -109,9 +109,9 @@ typedef struct ist_ep_group_info {
     uint32_t block_count;         /**< device blocks of each operation */
     uint32_t staged_count_max;    /**< resolved */
     uint64_t deadline_ns;         /**< of every wait, in ns, resolved */
-    uint64_t device_bytes;        /**< device memory the group holds on this rank, without handles */
-    uint32_t rank_count;          /**< R */
-    uint32_t context_count;       /**< GIN contexts, resolved; 0 without GIN peers */
+    uint64_t device_bytes;  /**< device memory the group holds on this rank, without handles */
+    uint32_t rank_count;    /**< R */
+    uint32_t context_count; /**< GIN contexts, resolved; 0 without GIN peers */
 } ist_ep_group_info;
 
 /** Counters written by dispatch, in device memory; all may be plain memory. */
@@ -132,9 +132,9 @@ typedef struct ist_ep_dispatch_in {
 
 /** Where dispatch puts what this rank's experts get. Rows that nobody sends to stay as they are. */
 typedef struct ist_ep_dispatch_out {
-    uint32_t size;            /**< sizeof(ist_ep_dispatch_out) */
-    uint32_t reserved;        /**< zero */
-    ist_tensor *tokens;       /**< type of in.tokens; EXPERT_MAJOR [L, R*M, H], RANK_MAJOR [R, M, H] */
+    uint32_t size;      /**< sizeof(ist_ep_dispatch_out) */
+    uint32_t reserved;  /**< zero */
+    ist_tensor *tokens; /**< type of in.tokens; EXPERT_MAJOR [L, R*M, H], RANK_MAJOR [R, M, H] */
     ist_tensor *topk_weights; /**< RANK_MAJOR: f32 [R, M, K]; EXPERT_MAJOR: NULL */
     ist_tensor *topk_idx;     /**< RANK_MAJOR: i32 [R, M, K], -1 where not here; else NULL */
 } ist_ep_dispatch_out;

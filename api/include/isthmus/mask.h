@@ -47,16 +47,16 @@ static inline int ist_mask_test(const uint64_t *words, uint32_t rank)
  * are not renormalised.
  */
 typedef struct ist_completion {
-    uint32_t size;          /**< in: sizeof(ist_completion), at least 8 */
-    ist_status status;      /**< IST_OK, IST_INCOMPLETE, IST_IN_PROGRESS, or why it failed */
-    uint64_t sequence;      /**< tag of the operation: generation and number in its group; 0: none
+    uint32_t size;        /**< in: sizeof(ist_completion), at least 8 */
+    ist_status status;    /**< IST_OK, IST_INCOMPLETE, IST_IN_PROGRESS, or why it failed */
+    uint64_t sequence;    /**< tag of the operation: generation and number in its group; 0: none
                                  has ended since it was issued */
-    uint64_t generation;    /**< mask generation it ran under */
-    uint32_t complete;      /**< 1: every rank of the communicator contributed */
-    uint32_t lost_count;    /**< ranks without contribution, masked earlier or lost now */
-    uint64_t *lost_words;   /**< in: caller's array or NULL; out: 1 = lost */
-    uint32_t word_count;    /**< in: words in lost_words */
-    uint32_t reserved;      /**< zero */
+    uint64_t generation;  /**< mask generation it ran under */
+    uint32_t complete;    /**< 1: every rank of the communicator contributed */
+    uint32_t lost_count;  /**< ranks without contribution, masked earlier or lost now */
+    uint64_t *lost_words; /**< in: caller's array or NULL; out: 1 = lost */
+    uint32_t word_count;  /**< in: words in lost_words */
+    uint32_t reserved;    /**< zero */
 } ist_completion;
 
 /**

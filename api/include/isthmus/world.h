@@ -22,7 +22,7 @@ struct ist_sim_desc;   /* unstable/sim.h */
 typedef enum ist_check {
     IST_CHECK_AUTO = 0,  /**< the variable IST_CHECK (calls, peers); without it IST_CHECK_CALLS */
     IST_CHECK_CALLS = 1, /**< arguments of each call, on the calling rank */
-    IST_CHECK_PEERS = 2  /**< also: arguments of collective set-up calls are compared across ranks */
+    IST_CHECK_PEERS = 2 /**< also: arguments of collective set-up calls are compared across ranks */
 } ist_check;
 
 /** How a world is to be run. Zero means default; reserved fields must be zero. */
@@ -42,14 +42,14 @@ typedef struct ist_world_desc {
 
 /** How a world ended. Filled up to the caller's `size`. */
 typedef struct ist_world_result {
-    uint32_t size;           /**< in: sizeof(ist_world_result) */
-    ist_status status;       /**< what ist_world_run() returned */
-    int32_t failed_rank;     /**< lowest rank that failed, killed ones left out; or IST_RANK_NONE */
-    uint32_t lost_count;     /**< ranks that were killed or whose process ended */
-    uint64_t digest;         /**< simulator: digest of all events; else 0 */
-    uint64_t event_count;    /**< simulator: events that were digested; else 0 */
-    uint64_t device_op_count;/**< simulator: device calls that others can observe; else 0 */
-    uint64_t virtual_ns;     /**< simulator: virtual time at which the world ended; else 0 */
+    uint32_t size;        /**< in: sizeof(ist_world_result) */
+    ist_status status;    /**< what ist_world_run() returned */
+    int32_t failed_rank;  /**< lowest rank that failed, killed ones left out; or IST_RANK_NONE */
+    uint32_t lost_count;  /**< ranks that were killed or whose process ended */
+    uint64_t digest;      /**< simulator: digest of all events; else 0 */
+    uint64_t event_count; /**< simulator: events that were digested; else 0 */
+    uint64_t device_op_count; /**< simulator: device calls that others can observe; else 0 */
+    uint64_t virtual_ns;      /**< simulator: virtual time at which the world ended; else 0 */
 } ist_world_result;
 
 /**

@@ -12,7 +12,8 @@ static void sim_device_report(ist_coop *coop, const ist_dev_comm *dev, ist_statu
 {
     sim_rank *rank = coop->actor.rank;
     ist_error details = {.rank = dev != NULL ? (int32_t)dev->rank : (int32_t)rank->index,
-                         .peer = IST_RANK_NONE, .sequence = coop->launch->sequence};
+                         .peer = IST_RANK_NONE,
+                         .sequence = coop->launch->sequence};
     (void)snprintf(details.operation, sizeof(details.operation), "%s", call);
     (void)snprintf(details.object, sizeof(details.object), "%.31s", coop->launch->kernel->name);
     if (rank->device_fault == IST_OK) {
@@ -22,8 +23,8 @@ static void sim_device_report(ist_coop *coop, const ist_dev_comm *dev, ist_statu
                     coop->launch->kernel->name, coop->block, rank->index, call, reason);
 }
 
-void sim_device_fault(ist_coop *coop, const ist_dev_comm *dev, const char *call,
-                      const char *format, ...)
+void sim_device_fault(ist_coop *coop, const ist_dev_comm *dev, const char *call, const char *format,
+                      ...)
 {
     char reason[160];
     va_list list;
@@ -67,8 +68,8 @@ void sim_coop_drain(ist_coop *coop)
         return;
     }
     sim_wait wait = {.coop = coop, .kind = SIM_WAIT_ROWS, .pending = coop->transfers};
-    if (!sim_wait_block(&wait, sim_add_sat(world->now_ps / SIM_PS_PER_NS,
-                                           world->setup->deadline_ns))) {
+    if (!sim_wait_block(&wait,
+                        sim_add_sat(world->now_ps / SIM_PS_PER_NS, world->setup->deadline_ns))) {
         sim_device_fault(coop, NULL, "row", "%u rows did not arrive in %llu ns: a link is down",
                          coop->transfers, (unsigned long long)world->setup->deadline_ns);
         coop->serial = ++world->coop_serial; /* late rows are somebody else's now */
@@ -82,14 +83,8 @@ void ist_coop_sync(ist_coop *coop)
     sim_device_step_local(coop, coop->actor.world->cluster.sync_ps);
 }
 
-void *ist_coop_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes)
+void *sim_coop_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes)
 {
-    static uint64_t nowhere[2];
-    if (slot >= SIM_SCRATCH_SLOTS) {
-        sim_device_fault(coop, NULL, "coop_scratch", "slot %u, there are %u", slot,
-                         SIM_SCRATCH_SLOTS);
-        return nowhere;
-    }
     if (coop->scratch_bytes[slot] < bytes) {
         void *larger = ist_alloc(1, bytes);
         if (larger == NULL) {
@@ -103,6 +98,17 @@ void *ist_coop_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes)
         coop->scratch_bytes[slot] = bytes;
     }
     return coop->scratch[slot];
+}
+
+void *ist_coop_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes)
+{
+    static uint64_t nowhere[2];
+    if (slot >= SIM_SCRATCH_SLOTS) {
+        sim_device_fault(coop, NULL, "coop_scratch", "slot %u, there are %u", slot,
+                         SIM_SCRATCH_SLOTS);
+        return nowhere;
+    }
+    return sim_coop_scratch(coop, slot, bytes);
 }
 
 uint64_t ist_coop_fetch_add(ist_coop *coop, uint64_t *word, uint64_t value, ist_order order,
@@ -149,8 +155,8 @@ uint32_t ist_coop_scan(ist_coop *coop, uint32_t *values, uint32_t count)
     return total;
 }
 
-void ist_coop_rank_by_key(ist_coop *coop, const int32_t *keys, uint32_t count,
-                          uint32_t *ordinals, uint32_t *totals, uint32_t key_count)
+void ist_coop_rank_by_key(ist_coop *coop, const int32_t *keys, uint32_t count, uint32_t *ordinals,
+                          uint32_t *totals, uint32_t key_count)
 {
     for (uint32_t key = 0; key < key_count; ++key) {
         totals[key] = 0;

@@ -82,9 +82,8 @@ static void sim_gin_discard(ist_coop *coop, sim_put *put)
 }
 
 void ist_gin_put(ist_coop *coop, const ist_dev_comm *dev, uint32_t context, uint32_t peer,
-                 uint32_t dst_window, uint64_t dst_offset, uint32_t src_window,
-                 uint64_t src_offset, uint64_t bytes, ist_gin_action remote,
-                 uint32_t local_counter)
+                 uint32_t dst_window, uint64_t dst_offset, uint32_t src_window, uint64_t src_offset,
+                 uint64_t bytes, ist_gin_action remote, uint32_t local_counter)
 {
     sim_put *put = sim_gin_prepare(coop, dev, context, peer, remote, "gin_put");
     if (put == NULL) {
@@ -120,8 +119,8 @@ void ist_gin_put_value(ist_coop *coop, const ist_dev_comm *dev, uint32_t context
     put->to = sim_gin_target(put->src, dst_window, dst_offset, sizeof(value), peer);
     put->bytes = sizeof(value);
     if (put->to == NULL) {
-        sim_device_fault(coop, dev, "gin_put_value", "window %u offset %llu of rank %u",
-                         dst_window, (unsigned long long)dst_offset, peer);
+        sim_device_fault(coop, dev, "gin_put_value", "window %u offset %llu of rank %u", dst_window,
+                         (unsigned long long)dst_offset, peer);
         sim_gin_discard(coop, put);
         return;
     }

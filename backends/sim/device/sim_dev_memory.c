@@ -54,9 +54,8 @@ static uint64_t sim_store_latency(sim_rank *from, const sim_rank *target)
     sim_world *world = from->world;
     uint64_t latency_ps = world->cluster.nvlink_latency_ps;
     if (sim_faults_have_transfers(world->faults)) {
-        const ist_fault *fault =
-            sim_fault_on_transfer(world->faults, IST_FAULT_STORES, from->index, target->index,
-                                  world->now_ps);
+        const ist_fault *fault = sim_fault_on_transfer(world->faults, IST_FAULT_STORES, from->index,
+                                                       target->index, world->now_ps);
         if (fault != NULL && fault->kind == IST_FAULT_DELAY) {
             latency_ps = sim_add_sat(latency_ps, sim_ps_from_ns(fault->duration_ns));
             sim_event_log(world, IST_SIM_FAULT, from, (int32_t)target->index, IST_FAULT_DELAY, 8);
@@ -120,8 +119,11 @@ static void sim_store_word(ist_coop *coop, void *word, uint64_t value, uint32_t 
         sim_coop_drain(coop);
         sim_device_step_ordered(coop, rank->world->cluster.load_ps);
         if (target != NULL && target != rank) {
-            sim_store_send(coop, &(sim_store){.target = target, .word = word, .value = value,
-                                              .from = (int32_t)rank->index, .width = width});
+            sim_store_send(coop, &(sim_store){.target = target,
+                                              .word = word,
+                                              .value = value,
+                                              .from = (int32_t)rank->index,
+                                              .width = width});
             return;
         }
     } else {
@@ -163,15 +165,13 @@ uint64_t ist_load_u64(ist_coop *coop, const uint64_t *word, ist_order order, ist
     return sim_load_step(coop, word, order) ? *word : 0;
 }
 
-void ist_store_u32(ist_coop *coop, uint32_t *word, uint32_t value, ist_order order,
-                   ist_scope scope)
+void ist_store_u32(ist_coop *coop, uint32_t *word, uint32_t value, ist_order order, ist_scope scope)
 {
     (void)scope;
     sim_store_word(coop, word, value, 4, order);
 }
 
-void ist_store_u64(ist_coop *coop, uint64_t *word, uint64_t value, ist_order order,
-                   ist_scope scope)
+void ist_store_u64(ist_coop *coop, uint64_t *word, uint64_t value, ist_order order, ist_scope scope)
 {
     (void)scope;
     sim_store_word(coop, word, value, 8, order);

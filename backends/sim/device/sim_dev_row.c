@@ -75,8 +75,9 @@ static void sim_row_charge(ist_coop *coop, const void *dst, const void *src, uin
 static bool sim_row_check(ist_coop *coop, const void *address, const char *call)
 {
     if (address == NULL) {
-        sim_device_fault(coop, NULL, call, "the address is NULL: outside a window, or not in the "
-                                           "load/store team");
+        sim_device_fault(coop, NULL, call,
+                         "the address is NULL: outside a window, or not in the "
+                         "load/store team");
     }
     return address != NULL;
 }

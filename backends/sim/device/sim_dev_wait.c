@@ -11,11 +11,10 @@
 void *ist_window_local(ist_coop *coop, const ist_dev_comm *dev, uint32_t window, uint64_t offset)
 {
     if (window >= dev->window_count || offset >= dev->windows[window].bytes) {
-        sim_device_fault(coop, dev, "window_local", "offset %llu of window %u, which has %llu bytes",
-                         (unsigned long long)offset, window,
-                         window < dev->window_count
-                             ? (unsigned long long)dev->windows[window].bytes
-                             : 0ull);
+        sim_device_fault(
+            coop, dev, "window_local", "offset %llu of window %u, which has %llu bytes",
+            (unsigned long long)offset, window,
+            window < dev->window_count ? (unsigned long long)dev->windows[window].bytes : 0ull);
         return NULL;
     }
     return (uint8_t *)dev->windows[window].local + offset;
@@ -133,10 +132,9 @@ static bool sim_peer_wait_valid(ist_coop *coop, const ist_dev_comm *dev, const i
     bool needs_gin = dev->lsa_size < dev->rank_count;
     if (needs_gin && (dev->context_count == 0 ||
                       (uint64_t)wait->signal_first + dev->rank_count > dev->signal_count)) {
-        sim_device_fault(coop, dev, "wait_peers",
-                         "signals %u … of %u, in %u contexts, do not cover %u ranks",
-                         wait->signal_first, dev->signal_count, dev->context_count,
-                         dev->rank_count);
+        sim_device_fault(
+            coop, dev, "wait_peers", "signals %u … of %u, in %u contexts, do not cover %u ranks",
+            wait->signal_first, dev->signal_count, dev->context_count, dev->rank_count);
         return false;
     }
     return true;
@@ -212,28 +210,16 @@ void ist_lsa_barrier_arrive(ist_coop *coop, const ist_dev_comm *dev, uint32_t in
         if (i == dev->lsa_rank || !active || peer == NULL || peer->closed) {
             continue;
         }
-        sim_store_send(coop, &(sim_store){
-                                 .target = peer->member->rank,
-                                 .word = peer->barrier_inbox + (size_t)index * dev->lsa_size +
-                                         dev->lsa_rank,
-                                 .value = self->barrier_epoch[index] + 1,
-                                 .from = (int32_t)coop->actor.rank->index,
-                                 .width = 8,
-                                 .barrier_of = peer,
-                                 .barrier = index,
-                                 .member = dev->lsa_rank});
+        sim_store_send(coop, &(sim_store){.target = peer->member->rank,
+                                          .word = peer->barrier_inbox +
+                                                  (size_t)index * dev->lsa_size + dev->lsa_rank,
+                                          .value = self->barrier_epoch[index] + 1,
+                                          .from = (int32_t)coop->actor.rank->index,
+                                          .width = 8,
+                                          .barrier_of = peer,
+                                          .barrier = index,
+                                          .member = dev->lsa_rank});
     }
-}
-
-static ist_wait_result sim_barrier_result(const uint8_t *results, uint32_t count, uint32_t failed,
-                                          bool aborted)
-{
-    (void)results;
-    (void)count;
-    if (aborted) {
-        return IST_WAIT_ABORTED;
-    }
-    return failed > 0 ? IST_WAIT_TIMEOUT : IST_WAIT_DONE;
 }
 
 ist_wait_result ist_lsa_barrier_wait(ist_coop *coop, const ist_dev_comm *dev, uint32_t index,
@@ -243,8 +229,8 @@ ist_wait_result ist_lsa_barrier_wait(ist_coop *coop, const ist_dev_comm *dev, ui
         return IST_WAIT_ERROR;
     }
     sim_devcomm *self = sim_devcomm_of(dev);
-    uint8_t *each = results != NULL ? results
-                                    : ist_coop_scratch(coop, SIM_SCRATCH_SLOTS - 1, dev->lsa_size);
+    uint8_t *each =
+        results != NULL ? results : sim_coop_scratch(coop, SIM_SCRATCH_BARRIER, dev->lsa_size);
     uint64_t expected = ++self->barrier_epoch[index];
     sim_wait wait = {.coop = coop,
                      .dev = self,
@@ -267,7 +253,10 @@ ist_wait_result ist_lsa_barrier_wait(ist_coop *coop, const ist_dev_comm *dev, ui
     }
     uint32_t failed = sim_results_finish(each, dev->lsa_size, aborted);
     ist_coop_sync(coop);
-    return sim_barrier_result(each, dev->lsa_size, failed, aborted);
+    if (aborted) {
+        return IST_WAIT_ABORTED;
+    }
+    return failed > 0 ? IST_WAIT_TIMEOUT : IST_WAIT_DONE;
 }
 
 ist_wait_result ist_lsa_barrier_sync(ist_coop *coop, const ist_dev_comm *dev, uint32_t index,

@@ -46,8 +46,8 @@ static inline void sim_device_step_ordered(ist_coop *coop, uint64_t ps)
 }
 
 /* Reports what a kernel may not do; the rank's streams fail with it, nothing is trapped. */
-void sim_device_fault(ist_coop *coop, const ist_dev_comm *dev, const char *call,
-                      const char *format, ...) __attribute__((format(printf, 4, 5)));
+void sim_device_fault(ist_coop *coop, const ist_dev_comm *dev, const char *call, const char *format,
+                      ...) __attribute__((format(printf, 4, 5)));
 /* The simulator itself lacks memory for the call: reported like a fault, but only once. */
 void sim_device_no_memory(ist_coop *coop, const char *call, uint64_t bytes);
 
