@@ -199,9 +199,10 @@ FIELD(ist_dev_mask, abort_word, 16);
 FIELD(ist_dev_mask, error_count, 24);
 FIELD(ist_dev_mask, evicted, 32);
 FIELD(ist_dev_mask, failed_status, 40);
-FIELD(ist_dev_mask, errors, 48);
-FIELD(ist_dev_mask, words, 816);
-BYTES(ist_dev_mask, 816);
+FIELD(ist_dev_mask, alarm, 48);
+FIELD(ist_dev_mask, errors, 56);
+FIELD(ist_dev_mask, words, 824);
+BYTES(ist_dev_mask, 824);
 
 FIELD(ist_dev_window, bytes, 0);
 FIELD(ist_dev_window, local, 8);

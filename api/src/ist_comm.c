@@ -82,7 +82,13 @@ ist_status ist_comm_team_rail(ist_comm *comm, ist_team *team)
 static ist_status read_failure(ist_comm *comm, ist_status *failed)
 {
     ist_world *world = comm->object.world;
+    uint64_t alarm = 0;
     int64_t word = 0;
+    IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, comm->alarm, &alarm, sizeof(alarm)));
+    if (IST_LIKELY(alarm == 0)) {
+        *failed = IST_OK;
+        return IST_OK;
+    }
     IST_RETURN_IF_ERROR(
         world->ops.mem_peek(world->self, &comm->mask->failed_status, &word, sizeof(word)));
     *failed = (ist_status)word;

@@ -125,6 +125,7 @@ static ist_status poke_mask(ist_comm *opening, void *memory, size_t bytes)
     image->generation = 1;
     image->rank_count = opening->rank_count;
     image->fault_tolerant = opening->fault_tolerant;
+    image->alarm = opening->alarm;
     for (uint32_t rank = 0; rank < opening->rank_count; ++rank) {
         image->words[rank / 64u] |= UINT64_C(1) << (rank % 64u);
     }
@@ -133,25 +134,42 @@ static ist_status poke_mask(ist_comm *opening, void *memory, size_t bytes)
     return status;
 }
 
-/* One block: the mask, the result of the last consensus, the participants of a clean. */
+/* Near the host: the alarm and the result of the last consensus. */
+static ist_status open_reports(ist_comm *opening)
+{
+    ist_world *world = opening->object.world;
+    const uint64_t quiet[2] = {0, 0};
+    void *memory = NULL;
+    IST_RETURN_IF_ERROR(world->ops.mem_alloc(
+        world->self, LINE_BYTES + sizeof(ist_mask_result), IST_MEM_HOST_VISIBLE, &memory));
+    opening->alarm = memory;
+    opening->mask_result = (ist_mask_result *)(void *)((uint8_t *)memory + LINE_BYTES);
+    ist_status status = world->ops.mem_poke(world->self, memory, quiet, sizeof(quiet));
+    if (status >= 0) {
+        status = world->ops.mem_poke(world->self, opening->mask_result, quiet, sizeof(quiet));
+    }
+    return status;
+}
+
+/* Near the device: the mask and the participants of a clean. Being symmetric says so. */
 static ist_status open_mask(ist_comm *opening)
 {
     ist_world *world = opening->object.world;
     size_t words_bytes = IST_MASK_WORDS(opening->rank_count) * sizeof(uint64_t);
-    size_t result_at = ist_layout_round(IST_DEV_MASK_BYTES(opening->rank_count), LINE_BYTES);
-    size_t participants_at = result_at + ist_layout_round(sizeof(ist_mask_result), LINE_BYTES);
+    size_t participants_at = ist_layout_round(IST_DEV_MASK_BYTES(opening->rank_count), LINE_BYTES);
     size_t bytes = participants_at + words_bytes;
+    uint32_t flags = (uint32_t)IST_MEM_HOST_VISIBLE | (uint32_t)IST_MEM_SYMMETRIC;
     void *memory = NULL;
-    IST_RETURN_IF_ERROR(world->ops.mem_alloc(world->self, bytes, IST_MEM_HOST_VISIBLE, &memory));
-    ist_status status = poke_mask(opening, memory, bytes);
-    if (status < 0) {
-        world->ops.mem_free(world->self, memory);
-        return status;
+    ist_status status = open_reports(opening);
+    if (status >= 0) {
+        status = world->ops.mem_alloc(world->self, bytes, flags, &memory);
     }
-    opening->mask = memory;
-    opening->mask_result = (ist_mask_result *)((uint8_t *)memory + result_at);
-    opening->participants = (uint64_t *)((uint8_t *)memory + participants_at);
-    return IST_OK;
+    if (status >= 0) {
+        opening->mask = memory;
+        opening->participants = (uint64_t *)(void *)((uint8_t *)memory + participants_at);
+        status = poke_mask(opening, memory, bytes);
+    }
+    return status;
 }
 
 static ist_status check_team(const ist_comm *opening)
@@ -239,6 +257,10 @@ static ist_status take_down(ist_comm *comm)
     if (comm->mask != NULL) {
         keep_first_failure(&first, world->ops.mem_free(world->self, comm->mask));
         comm->mask = NULL;
+    }
+    if (comm->alarm != NULL) {
+        keep_first_failure(&first, world->ops.mem_free(world->self, comm->alarm));
+        comm->alarm = NULL;
     }
     return first;
 }

@@ -160,7 +160,10 @@ ist_status ist_comm_error_get(ist_comm *comm, uint32_t index, uint32_t *count, i
         IST_RETURN_IF_ERROR(ist_out_check(world, error, "error", "comm.error_get"));
     }
     uint64_t recorded = 0;
-    IST_RETURN_IF_ERROR(peek(comm, &comm->mask->error_count, &recorded, sizeof(recorded)));
+    IST_RETURN_IF_ERROR(peek(comm, comm->alarm, &recorded, sizeof(recorded)));
+    if (recorded != 0) { /* the alarm stays on; what is recorded may have been cleared */
+        IST_RETURN_IF_ERROR(peek(comm, &comm->mask->error_count, &recorded, sizeof(recorded)));
+    }
     uint64_t kept = recorded < IST_DEV_ERRORS_MAX ? recorded : IST_DEV_ERRORS_MAX;
     if (error != NULL && index >= kept) {
         return ist_fail_value(world, IST_ERR_RANGE, "index", "comm.error_get", kept, index,

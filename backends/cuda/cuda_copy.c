@@ -144,8 +144,8 @@ static ist_status copy_now_to_device(cuda_rank *rank, CUdeviceptr device, const 
     return cuda_stream_await(rank, rank->side, OWN_COPY_NS, "copy");
 }
 
-ist_status cuda_copy_now(cuda_rank *rank, CUdeviceptr device, void *host, size_t bytes,
-                         bool to_device)
+static ist_status copy_pieces(cuda_rank *rank, CUdeviceptr device, void *host, size_t bytes,
+                              bool to_device)
 {
     for (size_t done = 0; done < bytes;) {
         size_t now = piece(bytes - done);
@@ -156,6 +156,15 @@ ist_status cuda_copy_now(cuda_rank *rank, CUdeviceptr device, void *host, size_t
         done += now;
     }
     return IST_OK;
+}
+
+ist_status cuda_copy_now(cuda_rank *rank, CUdeviceptr device, void *host, size_t bytes,
+                         bool to_device)
+{
+    (void)pthread_mutex_lock(&rank->side_lock);
+    ist_status status = copy_pieces(rank, device, host, bytes, to_device);
+    (void)pthread_mutex_unlock(&rank->side_lock);
+    return status;
 }
 
 ist_status cuda_zero_now(cuda_rank *rank, CUdeviceptr device, size_t bytes)

@@ -138,6 +138,8 @@ struct cuda_rank {
     uint8_t uuid[16];
     CUstream side; /* the backend's own copies */
     pthread_mutex_t memory_lock;
+    pthread_mutex_t block_lock;
+    pthread_mutex_t side_lock; /* of copies at once: an abort may come from another thread */
     cuda_allocation *allocations; /* by address */
     uint32_t allocation_count, allocation_room;
     uint64_t chunk_count;

@@ -74,6 +74,8 @@ ist_status cuda_rank_open(cuda_rank *rank, cuda_world *world, uint32_t index, CU
     IST_RETURN_IF_ERROR(read_device(rank));
     CUDA_TRY(rank, cuDevicePrimaryCtxRetain, &rank->context, device);
     (void)pthread_mutex_init(&rank->memory_lock, NULL);
+    (void)pthread_mutex_init(&rank->side_lock, NULL);
+    (void)pthread_mutex_init(&rank->block_lock, NULL);
     bool entered = cuda_enter(rank);
     ist_status status = prepare(rank);
     cuda_exit(entered);
@@ -100,6 +102,8 @@ void cuda_rank_close(cuda_rank *rank)
     }
     cuda_exit(entered);
     (void)pthread_mutex_destroy(&rank->memory_lock);
+    (void)pthread_mutex_destroy(&rank->side_lock);
+    (void)pthread_mutex_destroy(&rank->block_lock);
     (void)cu.cuDevicePrimaryCtxRelease(rank->device);
     rank->context = NULL;
 }

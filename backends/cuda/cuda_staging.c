@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pinned host buffers for copies. A buffer that is on its way is free again when the event behind
- * its copy is reached; nobody waits for that: when none is free, there is one more.
+ * its copy is reached; nobody waits for that: when none is free, there is one more. The list has a
+ * lock because an abort, which is a copy too, may come from another thread.
  */
 #include "cuda_internal.h"
 
@@ -69,7 +70,9 @@ static void trim(cuda_rank *rank)
 ist_status cuda_block_take(cuda_rank *rank, size_t bytes, cuda_block **result)
 {
     size_t rounded = size_class(bytes);
+    (void)pthread_mutex_lock(&rank->block_lock);
     cuda_block *block = block_free_one(rank, rounded);
+    (void)pthread_mutex_unlock(&rank->block_lock);
     if (block != NULL) {
         *result = block;
         return IST_OK;
@@ -90,9 +93,11 @@ ist_status cuda_block_take(cuda_rank *rank, size_t bytes, cuda_block **result)
 
 void cuda_block_return(cuda_rank *rank, cuda_block *block)
 {
+    (void)pthread_mutex_lock(&rank->block_lock);
     block->next = rank->blocks;
     rank->blocks = block;
     trim(rank);
+    (void)pthread_mutex_unlock(&rank->block_lock);
 }
 
 ist_status cuda_block_put(cuda_rank *rank, cuda_block *block, CUstream stream)

@@ -28,6 +28,8 @@
  *   4    The flags are acquired by block 0 and `decided` is released after it: all blocks see what
  *        the sources released. Network puts may have been lost while their signal came, so every
  *        stamp is compared with the tag before the verdict, and again after its row was copied.
+ *        They may also arrive once more at any time: heads, counts and descriptors are taken from
+ *        the inbox once, by block 0, and checked and used as they were taken.
  *   6-7  Copies are done in all blocks before the last one leaves (acq_rel on `left`), so an answer
  *        means that nothing of that source is read any more.
  *   7-9  A destination that does not answer is dropped and gets a notice, fenced before this rank
@@ -251,14 +253,28 @@ IST_DEVICE_FN void ist_ep_send_all(ist_coop *coop, const ist_ep_dispatch_args *a
 
 /** Metadata of `count` sources into scratch or this block's work memory. Collective. */
 IST_DEVICE_FN void ist_ep_fetch(ist_coop *coop, const ist_ep_op_view *op,
-                                const ist_ep_cursor *cursor, uint32_t first, uint32_t count)
+                                const ist_ep_cursor *cursor, const uint8_t *from, uint32_t first,
+                                uint32_t count)
 {
-    const ist_ep_layout_map *at = &op->args->at;
+    uint64_t bytes = op->args->at.meta_bytes;
     ist_coop_sync(coop);
-    ist_row_copy(coop, cursor->records,
-                 ist_ep_at(coop, op, op->base + at->meta + first * at->meta_bytes),
-                 count * at->meta_bytes);
+    ist_row_copy(coop, cursor->records, from + first * bytes, count * bytes);
     ist_coop_sync(coop);
+}
+
+/** What block 0 has kept of the metadata of all sources, by source. */
+IST_DEVICE_FN uint8_t *ist_ep_kept_meta(const ist_ep_op_view *op)
+{
+    return op->args->handle + op->args->in.received_meta;
+}
+
+/** What block 0 has kept of the descriptors of a network source, by row. */
+IST_DEVICE_FN uint8_t *ist_ep_kept_descs(const ist_ep_op_view *op, uint32_t source)
+{
+    const ist_ep_op_args *args = op->args;
+    uint64_t peer = ist_ep_gin_index(&args->geometry, op->dev->rank, source);
+    return args->handle + args->in.received_descs +
+           peer * args->geometry.tokens_max * args->in.desc_bytes;
 }
 
 IST_DEVICE_FN ist_ep_head *ist_ep_record_of(const ist_ep_op_view *op, const ist_ep_cursor *cursor,
@@ -319,10 +335,13 @@ IST_DEVICE_FN void ist_ep_check_stamps(ist_coop *coop, const ist_ep_op_view *op,
     const ist_ep_op_args *args = op->args;
     uint64_t descs = op->base + args->at.descs + source * args->at.descs_bytes;
     uint64_t weights = op->base + args->at.weights + source * args->at.weights_bytes;
+    uint8_t *kept = ist_ep_kept_descs(op, source);
+    ist_row_copy(coop, kept, ist_ep_at(coop, op, descs + sizeof(ist_ep_stamp)),
+                 rows * args->in.desc_bytes);
+    ist_coop_sync(coop);
     IST_EACH_LANE (coop, row, rows) {
-        const uint32_t *desc = (const uint32_t *)(const void *)ist_ep_at(
-            coop, op, descs + sizeof(ist_ep_stamp) + row * args->in.desc_bytes);
-        uint32_t token = ist_load_u32(coop, desc, IST_RELAXED, IST_SCOPE_SYSTEM);
+        const uint32_t *desc = (const uint32_t *)(const void *)(kept + row * args->in.desc_bytes);
+        uint32_t token = ist_load_u32(coop, desc, IST_RELAXED, IST_SCOPE_DEVICE);
         if (!ist_ep_stamp_is(coop, op, ist_ep_inbox(op, source, row), token)) {
             results[source] = IST_EP_RESULT_BROKEN;
         }
@@ -344,7 +363,9 @@ IST_DEVICE_FN void ist_ep_check_sources(ist_coop *coop, const ist_ep_op_view *op
     uint32_t count = 0;
     for (uint32_t first = 0; first < op->dev->rank_count; first += count) {
         count = ist_ep_chunk_count(op, cursor, first);
-        ist_ep_fetch(coop, op, cursor, first, count);
+        ist_ep_fetch(coop, op, cursor, ist_ep_at(coop, op, op->base + args->at.meta), first, count);
+        ist_row_copy(coop, ist_ep_kept_meta(op) + first * args->at.meta_bytes, cursor->records,
+                     count * args->at.meta_bytes);
         IST_EACH_LANE (coop, i, count) {
             const ist_ep_head *head = ist_ep_record_of(op, cursor, i);
             uint32_t source = first + i;
@@ -410,7 +431,7 @@ IST_DEVICE_FN void ist_ep_bases(ist_coop *coop, const ist_ep_op_view *op,
                                 const ist_ep_cursor *cursor, uint32_t first, uint32_t count)
 {
     const uint64_t *verdict = ist_ep_verdict_of(coop, op->dev);
-    ist_ep_fetch(coop, op, cursor, first, count);
+    ist_ep_fetch(coop, op, cursor, ist_ep_kept_meta(op), first, count);
     IST_EACH_LANE (coop, expert, cursor->local) {
         uint32_t run = cursor->run[expert];
         for (uint32_t i = 0; i < count; ++i) {
@@ -526,16 +547,19 @@ IST_DEVICE_FN void ist_ep_place(ist_coop *coop, const ist_ep_dispatch_args *args
     ist_coop_sync(coop);
 }
 
-/** Network rows once more: whose stamp changed under the copy is bad. Collective. */
+/** Network rows and weights once more: whose stamp changed under the copy is bad. Collective. */
 IST_DEVICE_FN void ist_ep_recheck(ist_coop *coop, const ist_ep_dispatch_args *args,
                                   const ist_ep_op_view *op, const ist_ep_batch *batch)
 {
+    uint64_t weights = op->base + args->op.at.weights + batch->source * args->op.at.weights_bytes;
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, batch->count) {
         const uint32_t *desc =
             (const uint32_t *)(const void *)(batch->descs + i * args->op.in.desc_bytes);
         uint64_t message = ist_ep_inbox(op, batch->source, batch->first + i);
-        batch->rows->bad[i] = !ist_ep_stamp_is(coop, op, message, desc[0]);
+        batch->rows->bad[i] =
+            !ist_ep_stamp_is(coop, op, message, desc[0]) ||
+            (args->op.layout == IST_EP_RANK_MAJOR && !ist_ep_stamp_is(coop, op, weights, 0));
         if (batch->rows->bad[i]) {
             ist_ep_break(coop, op, batch->source);
         }
@@ -543,7 +567,7 @@ IST_DEVICE_FN void ist_ep_recheck(ist_coop *coop, const ist_ep_dispatch_args *ar
     ist_coop_sync(coop);
 }
 
-/** Rows that are not there are zeros. Collective. */
+/** Rows that are not there are zeros, and so are their weights. Collective. */
 IST_DEVICE_FN void ist_ep_zero_bad(ist_coop *coop, const ist_ep_dispatch_args *args,
                                    const ist_ep_batch *batch)
 {
@@ -551,6 +575,12 @@ IST_DEVICE_FN void ist_ep_zero_bad(ist_coop *coop, const ist_ep_dispatch_args *a
         void *const *to = ist_ep_targets(batch, args->op.topk, i);
         for (uint32_t n = 0; batch->rows->bad[i] && n < batch->rows->count[i]; ++n) {
             ist_row_fill(coop, to[n], 0, args->op.row_bytes);
+        }
+        if (batch->rows->bad[i] && args->op.layout == IST_EP_RANK_MAJOR) {
+            uint64_t row =
+                (uint64_t)batch->source * args->op.geometry.tokens_max + batch->first + i;
+            ist_row_fill(coop, args->out_weights + row * args->op.topk, 0,
+                         4u * (uint64_t)args->op.topk);
         }
     }
 }
@@ -576,11 +606,13 @@ IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args 
                                      uint32_t local)
 {
     const ist_ep_op_args *common = &args->op;
-    uint64_t descs = op->base + common->at.descs + batch->source * common->at.descs_bytes +
-                     sizeof(ist_ep_stamp) + batch->first * common->in.desc_bytes;
+    uint64_t descs =
+        op->base + common->at.descs + batch->source * common->at.descs_bytes + sizeof(ist_ep_stamp);
     int on_network = !ist_dev_is_lsa(op->dev, batch->source);
+    const uint8_t *from = on_network ? ist_ep_kept_descs(op, batch->source)
+                                     : (const uint8_t *)ist_ep_at(coop, op, descs);
     ist_coop_sync(coop);
-    ist_row_copy(coop, batch->descs, ist_ep_at(coop, op, descs),
+    ist_row_copy(coop, batch->descs, from + batch->first * common->in.desc_bytes,
                  batch->count * common->in.desc_bytes);
     ist_coop_sync(coop);
     ist_ep_place(coop, args, op, batch, local);
@@ -594,13 +626,6 @@ IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args 
         ist_ep_deliver_entries(coop, args, op, batch);
     }
     if (on_network) {
-        uint64_t kept =
-            (uint64_t)ist_ep_gin_index(&common->geometry, op->dev->rank, batch->source) *
-                common->geometry.tokens_max +
-            batch->first;
-        ist_row_copy(coop,
-                     common->handle + common->in.received_descs + kept * common->in.desc_bytes,
-                     batch->descs, batch->count * common->in.desc_bytes);
         ist_ep_recheck(coop, args, op, batch);
     }
     ist_ep_zero_bad(coop, args, batch);
@@ -756,9 +781,8 @@ IST_DEVICE_FN void ist_ep_answer(ist_coop *coop, const ist_ep_dispatch_args *arg
         ist_ep_bases(coop, op, &cursor, first, count);
         ist_ep_answer_chunk(coop, op, &cursor, first, count, marks);
         ist_coop_sync(coop);
-        ist_row_copy(coop,
-                     common->handle + common->in.received_meta + first * common->at.meta_bytes,
-                     cursor.records, count * common->at.meta_bytes);
+        ist_row_copy(coop, ist_ep_kept_meta(op) + first * common->at.meta_bytes, cursor.records,
+                     count * common->at.meta_bytes);
     }
     ist_ep_keep_totals(coop, op, &cursor);
     ist_ep_count(coop, args, op, &cursor);

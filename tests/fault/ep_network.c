@@ -148,40 +148,49 @@ static void any_transfer_is_struck(void **state)
 /* ---- late copies ----------------------------------------------------------------------------- */
 
 /* A put arrives a second time in the middle of the next operation that uses its place. */
+static uint32_t copy_late(const ep_drill *drill, const ep_drill_run *healthy, ist_ep_op op,
+                          uint64_t nth, uint32_t *failures)
+{
+    const ep_step *steps = healthy->ranks[0].step;
+    uint64_t period = steps[1].ended_ns[op] - steps[0].ended_ns[op];
+    uint32_t cases = 0;
+    for (uint64_t after = period / 2; after < period + 4000; after += 25u * every) {
+        bool hit = false;
+        ist_fault fault = {.size = sizeof(fault),
+                           .kind = IST_FAULT_DUPLICATE,
+                           .trigger = IST_FAULT_NTH,
+                           .rank = (int32_t)(nth % 4u),
+                           .peer = IST_FAULT_ANY,
+                           .classes = IST_FAULT_PUTS,
+                           .at_op = nth,
+                           .duration_ns = after};
+        *failures += survives(drill, &fault, false, healthy->result.digest, &hit) ? 0 : 1;
+        cases += hit ? 1 : 0;
+    }
+    return cases;
+}
+
 static void a_late_copy_lands_at_any_time(void **state)
 {
     uint32_t cases = 0, failures = 0;
     (void)state;
-    for (uint32_t i = 0; i < 2 * 2; ++i) {
+    for (uint32_t i = 0; i < 2 * 2 * 2; ++i) {
         ep_drill_run healthy;
         ep_drill drill = {.shape = usual,
-                          .cluster = i / 2 == 0 ? "2x2" : "4x1",
-                          .lane = {.dispatch_only = 1},
+                          .cluster = i / 2 % 2 == 0 ? "2x2" : "4x1",
+                          .lane = {.dispatch_only = i / 4},
                           .block_count_max = 3,
                           .steps = 2,
                           .clean = 1};
+        ist_ep_op op = i / 4 == 0 ? IST_EP_OP_COMBINE : IST_EP_OP_DISPATCH;
         drill.shape.seed = ist_test_seed();
         drill.shape.layout = i % 2 == 0 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR;
         assert_true(ep_drill_init(&drill));
         ep_drill_run_once(&drill, NULL, &healthy);
         assert_true(ep_drill_is_perfect(&healthy));
-        uint64_t first = healthy.ranks[0].step[0].ended_ns[0];
-        uint64_t second = healthy.ranks[0].step[1].ended_ns[0];
-        for (uint64_t nth = 1; nth <= 12; ++nth) {
-            for (uint64_t after = (second - first) / 2; after < second - first + 4000;
-                 after += 25u * every) {
-                bool hit = false;
-                ist_fault fault = {.size = sizeof(fault),
-                                   .kind = IST_FAULT_DUPLICATE,
-                                   .trigger = IST_FAULT_NTH,
-                                   .rank = (int32_t)(nth % 4u),
-                                   .peer = IST_FAULT_ANY,
-                                   .classes = IST_FAULT_PUTS,
-                                   .at_op = 1u + nth,
-                                   .duration_ns = after};
-                failures += survives(&drill, &fault, false, healthy.result.digest, &hit) ? 0 : 1;
-                cases += hit ? 1 : 0;
-            }
+        for (uint64_t n = 0; n < 12; ++n) {
+            uint64_t nth = 2u + n + (op == IST_EP_OP_COMBINE ? 10u : 0u);
+            cases += copy_late(&drill, &healthy, op, nth, &failures);
         }
         ep_drill_fini(&drill);
     }

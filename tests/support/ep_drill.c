@@ -22,7 +22,7 @@ bool ep_drill_init(ep_drill *drill)
     ep_shape shape = drill->shape;
     memset(drill->made, 0, sizeof(drill->made));
     for (uint32_t i = 0; i < EP_DRILL_STEPS_MAX; ++i) {
-        shape.seed = drill->shape.seed * 16 + i;
+        shape.seed = drill->shape.seed * EP_DRILL_STEPS_MAX + i;
         if (!ep_case_init(&drill->made[i], &shape)) {
             ep_drill_fini(drill);
             return false;

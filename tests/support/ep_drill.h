@@ -10,7 +10,7 @@
 #include "ep_rig.h"
 
 #define EP_DRILL_RANKS_MAX 8u
-#define EP_DRILL_STEPS_MAX 16u
+#define EP_DRILL_STEPS_MAX 48u
 #define EP_DRILL_DEADLINE_NS 1000000u /* of waits */
 /* A run that took longer has a wait that was not bounded by the deadlines. */
 #define EP_DRILL_DEADLINES_MAX 200u

@@ -560,6 +560,7 @@ static ist_status error_program(ist_world *world)
                                             .observed = 6,
                                             .waited_ns = 5000};
     comm->mask->error_count = 40;
+    *comm->mask->alarm = 1;
     assert_int_equal(ist_comm_error_get(comm, 0, &count, &error), IST_OK);
     assert_int_equal(count, 40);
     assert_int_equal(error.status, IST_ERR_TIMEOUT);

@@ -67,90 +67,89 @@ typedef struct ist_devcomm_desc {
     void *mask;                 /**< ist_dev_mask of the communicator in host-visible memory */
 } ist_devcomm_desc;
 
+/* The tool would lay the list out beyond the last column. */
+/* clang-format off */
 /**
  * The operations: X(name, parameters, arguments, need). Rows are appended, never moved: their order
  * is the ABI.
  */
-#define IST_BACKEND_OPS(X)                                                                           \
-    X(caps, (void *self, ist_backend_caps *caps), (self, caps), IST_REQUIRED)                        \
-    /* host time */                                                                                  \
-    X(clock, (void *self, uint64_t *now_ns), (self, now_ns), IST_REQUIRED)                           \
-    X(sleep, (void *self, uint64_t ns), (self, ns), IST_REQUIRED)                                    \
+#define IST_BACKEND_OPS(X)                                                                         \
+    X(caps, (void *self, ist_backend_caps *caps), (self, caps), IST_REQUIRED)                      \
+    /* host time */                                                                                \
+    X(clock, (void *self, uint64_t *now_ns), (self, now_ns), IST_REQUIRED)                         \
+    X(sleep, (void *self, uint64_t ns), (self, ns), IST_REQUIRED)                                  \
     /* memory; query: IST_OK and flags if the range lies in one allocation of this rank, else      \
-       IST_ERR_ARGUMENT without a record */ \
-    X(mem_alloc, (void *self, size_t bytes, uint32_t flags, void **mem),                             \
-      (self, bytes, flags, mem), IST_REQUIRED)                                                       \
-    X(mem_free, (void *self, void *mem), (self, mem), IST_REQUIRED)                                  \
-    X(mem_query, (void *self, const void *mem, size_t bytes, uint32_t *flags),                       \
-      (self, mem, bytes, flags), IST_REQUIRED)                                                       \
-    /* host-visible memory, at once, in no stream's order */                                         \
-    X(mem_peek, (void *self, const void *mem, void *host, size_t bytes), (self, mem, host, bytes),   \
-      IST_REQUIRED)                                                                                  \
-    X(mem_poke, (void *self, void *mem, const void *host, size_t bytes), (self, mem, host, bytes),   \
-      IST_REQUIRED)                                                                                  \
-    /* streams; copy_in captures the bytes, copy_out blocks until they are there */                  \
-    X(stream_open, (void *self, uint64_t *stream), (self, stream), IST_REQUIRED)                     \
-    X(stream_close, (void *self, uint64_t stream), (self, stream), IST_REQUIRED)                     \
-    X(stream_sync, (void *self, uint64_t stream, uint64_t deadline_ns),                              \
-      (self, stream, deadline_ns), IST_REQUIRED)                                                     \
-    X(stream_query, (void *self, uint64_t stream), (self, stream), IST_REQUIRED)                     \
-    X(copy_in, (void *self, uint64_t stream, void *dst, const void *host, size_t bytes),             \
-      (self, stream, dst, host, bytes), IST_REQUIRED)                                                \
-    X(copy_out,                                                                                      \
-      (void *self, uint64_t stream, void *host, const void *src, size_t bytes,                       \
-       uint64_t deadline_ns),                                                                        \
-      (self, stream, host, src, bytes, deadline_ns), IST_REQUIRED)                                   \
-    X(copy_local, (void *self, uint64_t stream, void *dst, const void *src, size_t bytes),           \
-      (self, stream, dst, src, bytes), IST_REQUIRED)                                                 \
-    X(fill, (void *self, uint64_t stream, void *dst, uint8_t value, size_t bytes),                   \
-      (self, stream, dst, value, bytes), IST_REQUIRED)                                               \
-    X(event_open, (void *self, uint64_t *event), (self, event), IST_REQUIRED)                        \
-    X(event_close, (void *self, uint64_t event), (self, event), IST_REQUIRED)                        \
-    X(event_record, (void *self, uint64_t event, uint64_t stream), (self, event, stream),            \
-      IST_REQUIRED)                                                                                  \
-    X(event_wait, (void *self, uint64_t event, uint64_t stream), (self, event, stream),              \
-      IST_REQUIRED)                                                                                  \
-    X(event_sync, (void *self, uint64_t event, uint64_t deadline_ns), (self, event, deadline_ns),    \
-      IST_REQUIRED)                                                                                  \
-    X(event_query, (void *self, uint64_t event), (self, event), IST_REQUIRED)                        \
-    X(event_elapsed, (void *self, uint64_t start, uint64_t end, uint64_t *elapsed_ns),               \
-      (self, start, end, elapsed_ns), IST_REQUIRED)                                                  \
-    /* graphs */                                                                                     \
-    X(graph_begin, (void *self, uint64_t stream), (self, stream), IST_OPTIONAL)                      \
-    X(graph_end, (void *self, uint64_t stream, uint64_t *graph), (self, stream, graph),              \
-      IST_OPTIONAL)                                                                                  \
-    X(graph_launch, (void *self, uint64_t graph, uint64_t stream), (self, graph, stream),            \
-      IST_OPTIONAL)                                                                                  \
-    X(graph_close, (void *self, uint64_t graph), (self, graph), IST_OPTIONAL)                        \
+       IST_ERR_ARGUMENT without a record */                                                        \
+    X(mem_alloc, (void *self, size_t bytes, uint32_t flags, void **mem),                           \
+      (self, bytes, flags, mem), IST_REQUIRED)                                                     \
+    X(mem_free, (void *self, void *mem), (self, mem), IST_REQUIRED)                                \
+    X(mem_query, (void *self, const void *mem, size_t bytes, uint32_t *flags),                     \
+      (self, mem, bytes, flags), IST_REQUIRED)                                                     \
+    /* host-visible memory, at once, in no stream's order */                                       \
+    X(mem_peek, (void *self, const void *mem, void *host, size_t bytes),                           \
+      (self, mem, host, bytes), IST_REQUIRED)                                                      \
+    X(mem_poke, (void *self, void *mem, const void *host, size_t bytes),                           \
+      (self, mem, host, bytes), IST_REQUIRED)                                                      \
+    /* streams; copy_in captures the bytes, copy_out blocks until they are there */                \
+    X(stream_open, (void *self, uint64_t *stream), (self, stream), IST_REQUIRED)                   \
+    X(stream_close, (void *self, uint64_t stream), (self, stream), IST_REQUIRED)                   \
+    X(stream_sync, (void *self, uint64_t stream, uint64_t deadline_ns),                            \
+      (self, stream, deadline_ns), IST_REQUIRED)                                                   \
+    X(stream_query, (void *self, uint64_t stream), (self, stream), IST_REQUIRED)                   \
+    X(copy_in, (void *self, uint64_t stream, void *dst, const void *host, size_t bytes),           \
+      (self, stream, dst, host, bytes), IST_REQUIRED)                                              \
+    X(copy_out, (void *self, uint64_t stream, void *host, const void *src, size_t bytes,           \
+                 uint64_t deadline_ns),                                                            \
+      (self, stream, host, src, bytes, deadline_ns), IST_REQUIRED)                                 \
+    X(copy_local, (void *self, uint64_t stream, void *dst, const void *src, size_t bytes),         \
+      (self, stream, dst, src, bytes), IST_REQUIRED)                                               \
+    X(fill, (void *self, uint64_t stream, void *dst, uint8_t value, size_t bytes),                 \
+      (self, stream, dst, value, bytes), IST_REQUIRED)                                             \
+    X(event_open, (void *self, uint64_t *event), (self, event), IST_REQUIRED)                      \
+    X(event_close, (void *self, uint64_t event), (self, event), IST_REQUIRED)                      \
+    X(event_record, (void *self, uint64_t event, uint64_t stream), (self, event, stream),          \
+      IST_REQUIRED)                                                                                \
+    X(event_wait, (void *self, uint64_t event, uint64_t stream), (self, event, stream),            \
+      IST_REQUIRED)                                                                                \
+    X(event_sync, (void *self, uint64_t event, uint64_t deadline_ns), (self, event, deadline_ns),  \
+      IST_REQUIRED)                                                                                \
+    X(event_query, (void *self, uint64_t event), (self, event), IST_REQUIRED)                      \
+    X(event_elapsed, (void *self, uint64_t start, uint64_t end, uint64_t *elapsed_ns),             \
+      (self, start, end, elapsed_ns), IST_REQUIRED)                                                \
+    /* graphs */                                                                                   \
+    X(graph_begin, (void *self, uint64_t stream), (self, stream), IST_OPTIONAL)                    \
+    X(graph_end, (void *self, uint64_t stream, uint64_t *graph), (self, stream, graph),            \
+      IST_OPTIONAL)                                                                                \
+    X(graph_launch, (void *self, uint64_t graph, uint64_t stream), (self, graph, stream),          \
+      IST_OPTIONAL)                                                                                \
+    X(graph_close, (void *self, uint64_t graph), (self, graph), IST_OPTIONAL)                      \
     /* communicators; exchange: host all-gather of `bytes` a rank. lost_words in: ranks that are   \
        not waited for; out: missing ranks, whose rows are zeroed. Every rank that returns IST_OK   \
-       has the same result. id_create: 128 bytes, of which the front replaces the last 8 */ \
-    X(id_create, (void *self, uint8_t *id), (self, id), IST_REQUIRED)                                \
-    X(comm_open,                                                                                     \
-      (void *self, const ist_backend_comm_desc *desc, uint64_t *comm,                                \
-       ist_backend_comm_info *info),                                                                 \
-      (self, desc, comm, info), IST_REQUIRED)                                                        \
-    X(comm_close, (void *self, uint64_t comm), (self, comm), IST_REQUIRED)                           \
-    X(comm_abort, (void *self, uint64_t comm), (self, comm), IST_REQUIRED)                           \
-    X(comm_exchange,                                                                                 \
-      (void *self, uint64_t comm, const void *send, size_t bytes, void *recv,                        \
-       uint64_t deadline_ns, uint64_t *lost_words),                                                  \
-      (self, comm, send, bytes, recv, deadline_ns, lost_words), IST_REQUIRED)                        \
-    /* windows: index is equal on all ranks; the front has agreed that all ranks will call */        \
-    X(window_open, (void *self, uint64_t comm, void *mem, size_t bytes, uint32_t *index),            \
-      (self, comm, mem, bytes, index), IST_OPTIONAL)                                                 \
-    X(window_close, (void *self, uint64_t comm, uint32_t index), (self, comm, index),                \
-      IST_OPTIONAL)                                                                                  \
-    X(devcomm_open,                                                                                  \
-      (void *self, uint64_t comm, const ist_devcomm_desc *desc, const struct ist_dev_comm **dev),    \
-      (self, comm, desc, dev), IST_OPTIONAL)                                                         \
-    X(devcomm_close, (void *self, uint64_t comm, const struct ist_dev_comm *dev),                    \
-      (self, comm, dev), IST_OPTIONAL)                                                               \
-    /* kernels: block_count blocks, all resident at once; args are copied */                         \
-    X(launch,                                                                                        \
-      (void *self, uint64_t stream, const struct ist_kernel *kernel, uint32_t block_count,           \
-       const void *args, size_t args_bytes),                                                         \
+       has the same result. id_create: 128 bytes, of which the front replaces the last 8 */        \
+    X(id_create, (void *self, uint8_t *id), (self, id), IST_REQUIRED)                              \
+    X(comm_open, (void *self, const ist_backend_comm_desc *desc, uint64_t *comm,                   \
+                  ist_backend_comm_info *info),                                                    \
+      (self, desc, comm, info), IST_REQUIRED)                                                      \
+    X(comm_close, (void *self, uint64_t comm), (self, comm), IST_REQUIRED)                         \
+    X(comm_abort, (void *self, uint64_t comm), (self, comm), IST_REQUIRED)                         \
+    X(comm_exchange, (void *self, uint64_t comm, const void *send, size_t bytes, void *recv,       \
+                      uint64_t deadline_ns, uint64_t *lost_words),                                 \
+      (self, comm, send, bytes, recv, deadline_ns, lost_words), IST_REQUIRED)                      \
+    /* windows: index is equal on all ranks; the front has agreed that all ranks will call */      \
+    X(window_open, (void *self, uint64_t comm, void *mem, size_t bytes, uint32_t *index),          \
+      (self, comm, mem, bytes, index), IST_OPTIONAL)                                               \
+    X(window_close, (void *self, uint64_t comm, uint32_t index), (self, comm, index),              \
+      IST_OPTIONAL)                                                                                \
+    X(devcomm_open, (void *self, uint64_t comm, const ist_devcomm_desc *desc,                      \
+                     const struct ist_dev_comm **dev),                                             \
+      (self, comm, desc, dev), IST_OPTIONAL)                                                       \
+    X(devcomm_close, (void *self, uint64_t comm, const struct ist_dev_comm *dev),                  \
+      (self, comm, dev), IST_OPTIONAL)                                                             \
+    /* kernels: block_count blocks, all resident at once; args are copied */                       \
+    X(launch, (void *self, uint64_t stream, const struct ist_kernel *kernel, uint32_t block_count, \
+               const void *args, size_t args_bytes),                                               \
       (self, stream, kernel, block_count, args, args_bytes), IST_REQUIRED)
+/* clang-format on */
 
 /** Whether a backend must offer an operation. */
 typedef enum ist_need {

@@ -50,7 +50,7 @@ typedef struct ist_completion {
     uint32_t size;        /**< in: sizeof(ist_completion), at least 8 */
     ist_status status;    /**< IST_OK, IST_INCOMPLETE, IST_IN_PROGRESS, or why it failed */
     uint64_t sequence;    /**< tag of the operation: generation and number in its group; 0: none
-                                 has ended since it was issued */
+                               has ended since it was issued */
     uint64_t generation;  /**< mask generation it ran under */
     uint32_t complete;    /**< 1: every rank of the communicator contributed */
     uint32_t lost_count;  /**< ranks without contribution, masked earlier or lost now */

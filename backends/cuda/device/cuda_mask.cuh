@@ -103,6 +103,9 @@ IST_DEVICE_FN int ist_mask_drop(ist_coop *coop, const ist_dev_comm *dev, const i
     }
     if (first) {
         ist_cuda_error_record(coop, mask, error);
+        if (mask->alarm != NULL) {
+            ist_store_u64(coop, mask->alarm, 1, IST_RELEASE, IST_SCOPE_SYSTEM);
+        }
     }
     return first;
 }

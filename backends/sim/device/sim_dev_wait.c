@@ -96,6 +96,9 @@ int ist_mask_drop(ist_coop *coop, const ist_dev_comm *dev, const ist_dev_error *
         mask->errors[mask->error_count] = *error;
     }
     ++mask->error_count;
+    if (mask->alarm != NULL) {
+        *mask->alarm = 1;
+    }
     sim_event_log(rank->world, IST_SIM_MASK, rank, (int32_t)error->peer, 0, error->sequence);
     sim_wait_mask_changed(rank);
     return 1;

@@ -26,8 +26,7 @@ IST_BEGIN_DECLS
     X(IST_FAULT_DUPLICATE, 6, "duplicate") /* a transfer arrives again duration_ns later */        \
     X(IST_FAULT_REORDER, 7, "reorder")     /* a transfer arrives after the next one of its pair */ \
     X(IST_FAULT_ERROR, 8, "error") /* a transfer fails; the sender gets an error completion */     \
-    X(IST_FAULT_LINK_DOWN, 9,                                                                      \
-      "link_down") /* ports rank<->peer stop for duration_ns; 0: for ever */                       \
+    X(IST_FAULT_LINK_DOWN, 9, "link_down")  /* ports rank<->peer stop duration_ns; 0: for ever */  \
     X(IST_FAULT_LINK_SLOW, 10, "link_slow") /* ports rank<->peer at 1/ratio for duration_ns */     \
     X(IST_FAULT_ALLOC, 11, "alloc")         /* the rank's nth device allocation fails */           \
     X(IST_FAULT_REGISTER, 12, "register")   /* the rank's nth window registration fails */         \
@@ -93,7 +92,7 @@ typedef struct ist_fault_budget {
     uint32_t transfer_count_max; /**< delays, drops, duplicates, reorders, errors together */
     uint32_t link_count_max;     /**< links down or slow, always for a limited time */
     uint64_t horizon_ops;        /**< operations a rank is expected to make, triggers fall below;
-                                     0: 1000 */
+                                      0: 1000 */
     uint64_t stall_ns_max;       /**< longest stall, delay or link fault, in ns; 0: 10000 */
     uint32_t legal_only;         /**< 1: no drop, duplicate, error: what a sound network may do */
     uint32_t reserved;           /**< zero */
@@ -147,13 +146,13 @@ typedef struct ist_sim_desc {
     uint32_t size;          /**< sizeof(ist_sim_desc) */
     ist_link_model links;   /**< how links are shared */
     uint64_t log_capacity;  /**< newest events kept in memory; 0: 65536 if a file is written, else
-                                   none; all events are digested */
+                                 none; all events are digested */
     const char *trace_path; /**< write a Perfetto/Chrome JSON trace here, or NULL */
     const char *log_path;   /**< write the kept events here (binary), or NULL */
     uint64_t op_count_max;  /**< stop the world with IST_ERR_DEADLOCK after so many device
-                                   operations; 0: no limit */
+                                 operations; 0: no limit */
     uint64_t process_deadline_ns; /**< ranks as processes: real time, in ns, that a process may
-                                   compute between two calls; 0: 60 s */
+                                       compute between two calls; 0: 60 s */
     uint32_t on_kill_unwind_max;  /**< calls a killed rank's program may still make; 0: 10000 */
     uint32_t reserved;            /**< zero */
 } ist_sim_desc;
