@@ -140,8 +140,8 @@ static ist_status open_reports(ist_comm *opening)
     ist_world *world = opening->object.world;
     const uint64_t quiet[2] = {0, 0};
     void *memory = NULL;
-    IST_RETURN_IF_ERROR(world->ops.mem_alloc(
-        world->self, LINE_BYTES + sizeof(ist_mask_result), IST_MEM_HOST_VISIBLE, &memory));
+    IST_RETURN_IF_ERROR(world->ops.mem_alloc(world->self, LINE_BYTES + sizeof(ist_mask_result),
+                                             IST_MEM_HOST_VISIBLE, &memory));
     opening->alarm = memory;
     opening->mask_result = (ist_mask_result *)(void *)((uint8_t *)memory + LINE_BYTES);
     ist_status status = world->ops.mem_poke(world->self, memory, quiet, sizeof(quiet));

@@ -144,8 +144,8 @@ struct ist_comm {
     /* Device addresses. The mask lies near the device, which reads it all the time; what the host
        reads all the time lies near the host. */
     ist_dev_mask *mask;
-    uint64_t *participants; /* IST_MASK_WORDS(rank_count) words, behind the mask */
-    uint64_t *alarm;        /* not 0: device code has recorded an error */
+    uint64_t *participants;              /* IST_MASK_WORDS(rank_count) words, behind the mask */
+    uint64_t *alarm;                     /* not 0: device code has recorded an error */
     struct ist_mask_result *mask_result; /* behind the alarm */
     const ist_dev_comm *service; /* for barrier, agree, clean; NULL where peers are out of reach */
     ist_user_devcomm *devcomms;

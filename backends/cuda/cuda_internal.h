@@ -139,7 +139,7 @@ struct cuda_rank {
     CUstream side; /* the backend's own copies */
     pthread_mutex_t memory_lock;
     pthread_mutex_t block_lock;
-    pthread_mutex_t side_lock; /* of copies at once: an abort may come from another thread */
+    pthread_mutex_t side_lock;    /* of copies at once: an abort may come from another thread */
     cuda_allocation *allocations; /* by address */
     uint32_t allocation_count, allocation_room;
     uint64_t chunk_count;

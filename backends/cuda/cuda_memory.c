@@ -115,8 +115,8 @@ static ist_status pinned_alloc(const cuda_rank *rank, size_t bytes, cuda_allocat
                                rank->index);
     }
     allocation->raw = host;
-    allocation->base = ((uintptr_t)host + IST_WINDOW_ALIGNMENT - 1) &
-                       ~(uintptr_t)(IST_WINDOW_ALIGNMENT - 1);
+    allocation->base =
+        ((uintptr_t)host + IST_WINDOW_ALIGNMENT - 1) & ~(uintptr_t)(IST_WINDOW_ALIGNMENT - 1);
     allocation->pinned = true;
     return IST_OK;
 }

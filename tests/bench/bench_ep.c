@@ -54,15 +54,22 @@ static uint64_t round_up(uint64_t bytes)
 static ist_tensor windowed(const rig *r, uint64_t offset, ist_dtype dtype, uint32_t dims,
                            uint64_t d0, uint64_t d1, uint64_t d2)
 {
-    return (ist_tensor){.size = sizeof(ist_tensor), .dtype = dtype, .dim_count = dims,
-                        .dims = {d0, d1, d2}, .window = r->window, .window_offset = offset};
+    return (ist_tensor){.size = sizeof(ist_tensor),
+                        .dtype = dtype,
+                        .dim_count = dims,
+                        .dims = {d0, d1, d2},
+                        .window = r->window,
+                        .window_offset = offset};
 }
 
 static ist_tensor plain(const rig *r, uint64_t offset, ist_dtype dtype, uint32_t dims, uint64_t d0,
                         uint64_t d1, uint64_t d2)
 {
-    return (ist_tensor){.size = sizeof(ist_tensor), .dtype = dtype, .dim_count = dims,
-                        .dims = {d0, d1, d2}, .data = r->memory + offset};
+    return (ist_tensor){.size = sizeof(ist_tensor),
+                        .dtype = dtype,
+                        .dim_count = dims,
+                        .dims = {d0, d1, d2},
+                        .data = r->memory + offset};
 }
 
 static ist_status open_memory(rig *r)
@@ -133,11 +140,12 @@ static ist_status dispatch(rig *r)
     ist_tensor counters = plain(r, r->at_counters, IST_I32, 1, r->local, 0, 0);
     uint64_t meta = r->at_counters + 4096;
     ist_tensor out_weights = plain(r, meta, IST_F32, 3, r->rank_count, TOKENS_MAX, TOPK);
-    ist_tensor out_idx = plain(r, meta + slots * TOPK * 4u, IST_I32, 3, r->rank_count, TOKENS_MAX,
-                               TOPK);
-    ist_ep_dispatch_in in = {.size = sizeof(in), .tokens = &tokens,
-                             .topk_weights = expert ? NULL : &weights};
-    ist_ep_dispatch_out out = {.size = sizeof(out), .tokens = &received,
+    ist_tensor out_idx =
+        plain(r, meta + slots * TOPK * 4u, IST_I32, 3, r->rank_count, TOKENS_MAX, TOPK);
+    ist_ep_dispatch_in in = {
+        .size = sizeof(in), .tokens = &tokens, .topk_weights = expert ? NULL : &weights};
+    ist_ep_dispatch_out out = {.size = sizeof(out),
+                               .tokens = &received,
                                .topk_weights = expert ? NULL : &out_weights,
                                .topk_idx = expert ? NULL : &out_idx};
     ist_ep_layout_info info = {.size = sizeof(info), .expert_counters = expert ? &counters : NULL};
@@ -154,8 +162,8 @@ static ist_status combine(rig *r)
     ist_tensor combined = windowed(r, r->at_combined, IST_BF16, 2, r->tokens, HIDDEN, 0);
     ist_tensor weights = plain(r, r->at_weights, IST_F32, 2, r->tokens, TOPK, 0);
     ist_ep_combine_in in = {.size = sizeof(in), .tokens = &received};
-    ist_ep_combine_out out = {.size = sizeof(out), .tokens = &combined,
-                              .topk_weights = expert ? &weights : NULL};
+    ist_ep_combine_out out = {
+        .size = sizeof(out), .tokens = &combined, .topk_weights = expert ? &weights : NULL};
     return ist_ep_combine(r->handle, &in, &out, NULL, r->stream);
 }
 
@@ -246,8 +254,8 @@ static ist_status bench_case(rig *r)
 static ist_status rank_main(ist_world *world, void *arg)
 {
     static const uint32_t token_counts[] = {128, 32, 1};
-    rig r = {.world = world, .rank = ist_world_rank(world),
-             .rank_count = ist_world_rank_count(world)};
+    rig r = {
+        .world = world, .rank = ist_world_rank(world), .rank_count = ist_world_rank_count(world)};
     (void)arg;
     r.local = EXPERTS / r.rank_count;
     ist_comm_desc comm = {.size = sizeof(comm), .fault_tolerant = 1, .deadline_ns = 5000000000u};
@@ -256,9 +264,12 @@ static ist_status rank_main(ist_world *world, void *arg)
     TRY(ist_event_open(world, &r.begin));
     TRY(ist_event_open(world, &r.end));
     TRY(open_memory(&r));
-    ist_ep_group_desc desc = {.size = sizeof(desc), .expert_count = EXPERTS,
-                              .tokens_per_rank_max = TOKENS_MAX, .topk_max = TOPK,
-                              .token_bytes_max = HIDDEN * 2u, .zero_copy = IST_EP_ZERO_COPY_ON};
+    ist_ep_group_desc desc = {.size = sizeof(desc),
+                              .expert_count = EXPERTS,
+                              .tokens_per_rank_max = TOKENS_MAX,
+                              .topk_max = TOPK,
+                              .token_bytes_max = HIDDEN * 2u,
+                              .zero_copy = IST_EP_ZERO_COPY_ON};
     TRY(ist_ep_group_open(r.comm, &desc, &r.group));
     for (uint32_t i = 0; i < 6; ++i) {
         r.layout = i < 3 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR;

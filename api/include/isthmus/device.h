@@ -104,8 +104,7 @@ typedef struct ist_dev_mask {
     uint64_t error_count;    /**< errors since the last clear */
     uint64_t evicted;      /**< not 0: some peer told this rank that it masked it (its rank + 1) */
     int64_t failed_status; /**< not 0: ist_status that made the communicator unusable */
-    uint64_t *alarm; /**< host-visible word, not 0 once an error was recorded: what the host looks at
-                          before it asks for more; NULL: none */
+    uint64_t *alarm;       /**< host-visible, not 0 once an error was recorded; NULL: none */
     ist_dev_error errors[IST_DEV_ERRORS_MAX]; /**< the first min(error_count, 16), oldest first */
     uint64_t words[];                         /**< (rank_count + 63) / 64 words, 1 = active */
 } ist_dev_mask;
