@@ -200,7 +200,8 @@ static int add_source(words *list, const char *source)
         return add_file(list, source);
     }
     if (strchr(source, ' ') == NULL) {
-        return cli_usage(COMMAND, "'%s' is neither a file nor a line that `isthmus ep` printed", source);
+        return cli_usage(COMMAND, "'%s' is neither a file nor a line that `isthmus ep` printed",
+                         source);
     }
     return add_line(list, source);
 }

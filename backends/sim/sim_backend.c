@@ -169,17 +169,6 @@ static ist_status sim_stream_state(sim_rank *rank)
     return fault;
 }
 
-static void sim_host_unlist(sim_actor **list, sim_actor *host)
-{
-    while (*list != NULL && *list != host) {
-        list = &(*list)->next_waiter;
-    }
-    if (*list != NULL) {
-        *list = host->next_waiter;
-        host->next_waiter = NULL;
-    }
-}
-
 static ist_status sim_stream_await(sim_stream *stream, uint64_t target, uint64_t deadline_ns)
 {
     sim_rank *rank = stream->rank;
@@ -191,7 +180,7 @@ static ist_status sim_stream_await(sim_stream *stream, uint64_t target, uint64_t
         host->next_waiter = stream->hosts;
         stream->hosts = host;
         if (!sim_actor_block(host, deadline_ps) && stream->completed < target && !rank->dead) {
-            sim_host_unlist(&stream->hosts, host);
+            sim_waiters_remove(&stream->hosts, host);
             ist_error details = {.rank = (int32_t)rank->index,
                                  .peer = IST_RANK_NONE,
                                  .expected = target,
@@ -365,7 +354,7 @@ static ist_status sim_event_sync(void *self, uint64_t number, uint64_t deadline_
         host->next_waiter = event->hosts;
         event->hosts = host;
         if (!sim_actor_block(host, deadline_ps) && event->done_count < target && !rank->dead) {
-            sim_host_unlist(&event->hosts, host);
+            sim_waiters_remove(&event->hosts, host);
             return ist_raise(IST_ERR_TIMEOUT, NULL, "rank %u waited %llu ns for an event",
                              rank->index, (unsigned long long)deadline_ns);
         }

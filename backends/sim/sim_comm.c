@@ -7,29 +7,6 @@
 
 #include <string.h>
 
-static void sim_wake_list(sim_actor **list)
-{
-    sim_actor *actor = *list;
-    *list = NULL;
-    while (actor != NULL) {
-        sim_actor *next = actor->next_waiter;
-        actor->next_waiter = NULL;
-        sim_actor_wake(actor);
-        actor = next;
-    }
-}
-
-static void sim_list_remove(sim_actor **list, sim_actor *actor)
-{
-    while (*list != NULL && *list != actor) {
-        list = &(*list)->next_waiter;
-    }
-    if (*list != NULL) {
-        *list = actor->next_waiter;
-        actor->next_waiter = NULL;
-    }
-}
-
 /* ---- forming --------------------------------------------------------------------------------- */
 
 static void sim_comm_free(sim_comm *comm);
@@ -106,7 +83,7 @@ static void sim_comm_fail(sim_comm *comm, ist_status status)
 {
     comm->failed = true;
     comm->failure = status;
-    sim_wake_list(&comm->waiters);
+    sim_waiters_wake(&comm->waiters);
 }
 
 static ist_status sim_comm_failed(const sim_comm *comm, uint32_t rank, uint64_t began_ps)
@@ -131,11 +108,11 @@ static ist_status sim_comm_wait_formed(sim_comm *comm, sim_rank *rank,
         comm->waiters = host;
         bool woken = sim_actor_block(host, deadline_ps);
         if (rank->dead) {
-            sim_list_remove(&comm->waiters, host);
+            sim_waiters_remove(&comm->waiters, host);
             return IST_ERR_KILLED;
         }
         if (!woken && !comm->formed) {
-            sim_list_remove(&comm->waiters, host);
+            sim_waiters_remove(&comm->waiters, host);
             sim_comm_fail(comm, IST_ERR_TIMEOUT);
         }
     }
@@ -199,7 +176,7 @@ ist_status sim_comm_join(sim_rank *rank, const ist_backend_comm_desc *desc, sim_
             sim_comm_fail(comm, status);
             return status;
         }
-        sim_wake_list(&comm->waiters);
+        sim_waiters_wake(&comm->waiters);
     }
     IST_RETURN_IF_ERROR(sim_comm_wait_formed(comm, rank, desc));
     *result = member;
@@ -247,7 +224,7 @@ static void sim_exchange_end(sim_exchange *exchange)
     comm->exchanges_done = exchange;
     sim_event_log(comm->world, IST_SIM_EXCHANGE, NULL, -1, (uint32_t)exchange->bytes,
                   comm->rank_count - exchange->arrived_count);
-    sim_wake_list(&exchange->waiters);
+    sim_waiters_wake(&exchange->waiters);
 }
 
 void sim_exchange_deadline(sim_exchange *exchange)
@@ -358,7 +335,7 @@ ist_status sim_comm_exchange(sim_member *member, const void *send, size_t bytes,
         (void)sim_actor_block(&rank->host, SIM_NEVER);
     }
     if (!exchange->done) { /* killed or aborted while it waited: it counts as come */
-        sim_list_remove(&exchange->waiters, &rank->host);
+        sim_waiters_remove(&exchange->waiters, &rank->host);
         exchange->arrived[member->index / 64u] &= ~(1ull << (member->index % 64u));
         --exchange->arrived_count;
         return rank->dead ? IST_ERR_KILLED : IST_ERR_ABORTED;

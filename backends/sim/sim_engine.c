@@ -50,6 +50,29 @@ void sim_actor_wake(sim_actor *actor)
     sim_actor_make_ready(actor);
 }
 
+void sim_waiters_wake(sim_actor **list)
+{
+    sim_actor *actor = *list;
+    *list = NULL;
+    while (actor != NULL) {
+        sim_actor *next = actor->next_waiter;
+        actor->next_waiter = NULL;
+        sim_actor_wake(actor);
+        actor = next;
+    }
+}
+
+void sim_waiters_remove(sim_actor **list, sim_actor *actor)
+{
+    while (*list != NULL && *list != actor) {
+        list = &(*list)->next_waiter;
+    }
+    if (*list != NULL) {
+        *list = actor->next_waiter;
+        actor->next_waiter = NULL;
+    }
+}
+
 /* The running actor gives the thread away; its state says what must happen before it runs again. */
 static void sim_actor_switch(sim_actor *actor)
 {

@@ -461,6 +461,9 @@ void sim_actor_make_ready(sim_actor *actor);
    Returns false when the deadline ended it. */
 bool sim_actor_block(sim_actor *actor, uint64_t deadline_ps);
 void sim_actor_wake(sim_actor *actor);
+/* Lists of actors that wait for one thing, linked by next_waiter. */
+void sim_waiters_wake(sim_actor **list);
+void sim_waiters_remove(sim_actor **list, sim_actor *actor);
 /* Lets the world's time catch up with the actor's own. */
 void sim_actor_sync(sim_actor *actor);
 /* Ends a block's fiber for good; does not return when it is the running one. */

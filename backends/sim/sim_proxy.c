@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SIM_KERNEL_NAME_MAX 64u
-
 typedef struct sim_request {
     sim_rank *rank;
     int socket;
@@ -38,15 +36,9 @@ static ist_status sim_reserve(sim_request *request, size_t bytes)
 
 /* ---- operations that carry more than numbers --------------------------------------------------- */
 
-typedef struct sim_caps_wire {
-    ist_backend_caps caps;
-    char device_name[48];
-    char gin_reason[96];
-} sim_caps_wire;
-
 static ist_status sim_serve_caps(sim_request *request)
 {
-    sim_caps_wire wire;
+    sim_wire_caps wire;
     memset(&wire, 0, sizeof(wire));
     wire.caps.size = sizeof(wire.caps);
     IST_RETURN_IF_ERROR(sim_ops.caps(request->rank, &wire.caps));
@@ -125,7 +117,7 @@ static ist_status sim_serve_devcomm_open(sim_request *request)
 static ist_status sim_serve_launch(sim_request *request)
 {
     const uint64_t *n = request->message.n;
-    char name[SIM_KERNEL_NAME_MAX];
+    char name[SIM_WIRE_KERNEL_NAME_MAX];
     memcpy(name, request->in, sizeof(name));
     name[sizeof(name) - 1] = '\0';
     const ist_kernel *kernel = ist_kernel_find(name);
@@ -134,7 +126,7 @@ static ist_status sim_serve_launch(sim_request *request)
                          "kernel %s is not linked into the program of rank 0", name);
     }
     return sim_ops.launch(request->rank, n[0], kernel, (uint32_t)n[1],
-                          request->in + SIM_KERNEL_NAME_MAX, n[2]);
+                          request->in + SIM_WIRE_KERNEL_NAME_MAX, n[2]);
 }
 
 static ist_status sim_serve_mem_query(sim_request *request)

@@ -72,17 +72,11 @@ static ist_status sim_remote_call(void *self, sim_wire_op op, sim_message *messa
         return status;                                                                             \
     }
 
-typedef struct sim_caps_wire {
-    ist_backend_caps caps;
-    char device_name[48];
-    char gin_reason[96];
-} sim_caps_wire;
-
 static ist_status remote_caps(void *self, ist_backend_caps *caps)
 {
     sim_remote *remote = self;
     sim_message message = {.n = {0}};
-    sim_caps_wire wire;
+    sim_wire_caps wire;
     sim_call_bytes bytes = {NULL, 0, &wire, sizeof(wire)};
     IST_RETURN_IF_ERROR(sim_remote_call(self, SIM_WIRE_caps, &message, &bytes));
     memcpy(remote->device_name, wire.device_name, sizeof(wire.device_name));
@@ -229,19 +223,17 @@ static ist_status remote_devcomm_open(void *self, uint64_t comm, const ist_devco
 SIM_REMOTE_NUMBERS(devcomm_close, (void *self, uint64_t comm, const ist_dev_comm *dev), comm,
                    sim_pack(dev))
 
-#define SIM_KERNEL_NAME_MAX 64u
-
 /* The conductor finds the kernel by name: its address differs between processes. */
 static ist_status remote_launch(void *self, uint64_t stream, const ist_kernel *kernel,
                                 uint32_t block_count, const void *args, size_t args_bytes)
 {
-    size_t total = SIM_KERNEL_NAME_MAX + args_bytes;
+    size_t total = SIM_WIRE_KERNEL_NAME_MAX + args_bytes;
     uint8_t *packed = ist_alloc(1, total);
     if (packed == NULL) {
         return ist_raise(IST_ERR_MEMORY, NULL, "no memory for %zu bytes of arguments", args_bytes);
     }
-    (void)snprintf((char *)packed, SIM_KERNEL_NAME_MAX, "%s", kernel->name);
-    memcpy(packed + SIM_KERNEL_NAME_MAX, args, args_bytes);
+    (void)snprintf((char *)packed, SIM_WIRE_KERNEL_NAME_MAX, "%s", kernel->name);
+    memcpy(packed + SIM_WIRE_KERNEL_NAME_MAX, args, args_bytes);
     sim_message message = {.n = {stream, block_count, args_bytes}};
     sim_call_bytes bytes = {packed, total, NULL, 0};
     ist_status status = sim_remote_call(self, SIM_WIRE_launch, &message, &bytes);

@@ -73,23 +73,11 @@ void sim_stream_free(sim_stream *stream)
     ist_free(stream);
 }
 
-static void sim_stream_wake_hosts(sim_stream *stream)
-{
-    sim_actor *host = stream->hosts;
-    stream->hosts = NULL;
-    while (host != NULL) {
-        sim_actor *next = host->next_waiter;
-        host->next_waiter = NULL;
-        sim_actor_wake(host);
-        host = next;
-    }
-}
-
 void sim_rank_streams_drop(sim_rank *rank)
 {
     for (sim_stream *stream = rank->streams; stream != NULL; stream = stream->next_of_rank) {
         sim_stream_drop_ops(stream);
-        sim_stream_wake_hosts(stream);
+        sim_waiters_wake(&stream->hosts);
     }
 }
 
@@ -130,7 +118,7 @@ void sim_stream_done(sim_stream *stream)
     }
     sim_op_free(world, op);
     ++stream->completed;
-    sim_stream_wake_hosts(stream);
+    sim_waiters_wake(&stream->hosts);
     sim_stream_arm(stream);
 }
 
@@ -150,14 +138,7 @@ static void sim_event_reached(sim_stream *stream, sim_stream_op *op)
         sim_stream_arm(waiting);
         waiting = next;
     }
-    sim_actor *host = event->hosts;
-    event->hosts = NULL;
-    while (host != NULL) {
-        sim_actor *next = host->next_waiter;
-        host->next_waiter = NULL;
-        sim_actor_wake(host);
-        host = next;
-    }
+    sim_waiters_wake(&event->hosts);
     sim_stream_done(stream);
 }
 

@@ -29,6 +29,16 @@ typedef struct sim_message {
     ist_error error;              /* answers with a negative status */
 } sim_message;
 
+/* A kernel travels by name: its address differs between processes. */
+#define SIM_WIRE_KERNEL_NAME_MAX 64u
+
+/* The answer to `caps`: texts by value. */
+typedef struct sim_wire_caps {
+    ist_backend_caps caps;
+    char device_name[48];
+    char gin_reason[96];
+} sim_wire_caps;
+
 /* Whole buffers or nothing: IST_ERR_SYSTEM when the other side is gone. */
 ist_status sim_wire_send(int socket, const sim_message *message, const void *bytes);
 ist_status sim_wire_receive(int socket, sim_message *message);

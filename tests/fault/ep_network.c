@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t every = 8;
+static uint32_t every = 16;
 
 static const ep_shape usual = {.rank_count = 4,
                                .expert_count = 6,

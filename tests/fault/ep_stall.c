@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t every = 5;
+static uint32_t every = 7;
 static uint32_t only_rank = 1;
 
 static const ep_shape usual = {.rank_count = 4,
