@@ -164,11 +164,17 @@ static ist_status open_mask(ist_comm *opening)
     if (status >= 0) {
         status = world->ops.mem_alloc(world->self, bytes, flags, &memory);
     }
-    if (status >= 0) {
-        opening->mask = memory;
-        opening->participants = (uint64_t *)(void *)((uint8_t *)memory + participants_at);
-        status = poke_mask(opening, memory, bytes);
+    IST_RETURN_IF_ERROR(status);
+    status = poke_mask(opening, memory, bytes);
+    if (status < 0) {
+        ist_error why; /* the meeting that follows would read a mask that was never written */
+        ist_error_save(&why);
+        (void)world->ops.mem_free(world->self, memory);
+        ist_error_restore(&why);
+        return status;
     }
+    opening->mask = memory;
+    opening->participants = (uint64_t *)(void *)((uint8_t *)memory + participants_at);
     return status;
 }
 
