@@ -128,13 +128,13 @@ static void write_message(const ist_dev_error *from, ist_error *error)
     const char *operation = error->operation;
     if (from->status == IST_ERR_TIMEOUT) {
         snprintf(error->message, sizeof(error->message),
-                 "%s: rank %u did not come within %" PRIu64 " ns: expected %" PRIu64
-                 ", saw %" PRIu64,
+                 "%s: rank %u did not come within %" PRIu64 " ns: expected tag %#" PRIx64
+                 ", saw %#" PRIx64,
                  operation, from->peer, from->waited_ns, from->expected, from->observed);
         return;
     }
     snprintf(error->message, sizeof(error->message),
-             "%s: rank %u is given up: %s: expected %" PRIu64 ", saw %" PRIu64, operation,
+             "%s: rank %u is given up: %s: expected tag %#" PRIx64 ", saw %#" PRIx64, operation,
              from->peer, ist_status_sentence((ist_status)from->status), from->expected,
              from->observed);
 }
