@@ -381,6 +381,21 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const u
     return noticed != 0;
 }
 
+/** Whether this rank has noted that it is out: one answer for all lanes, no look at new notices.
+ *  Collective. */
+IST_DEVICE_FN int ist_wire_out(ist_coop *coop, const ist_wire *wire)
+{
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->dev);
+    ist_coop_sync(coop);
+    if (ist_coop_elect(coop)) {
+        head->noticed = (uint32_t)ist_wire_evicted(coop, wire->dev);
+    }
+    ist_coop_sync(coop);
+    uint32_t out = head->noticed;
+    ist_coop_sync(coop);
+    return out != 0;
+}
+
 /** Value that a peer's flag has now, for reports. Lane. */
 IST_DEVICE_FN uint64_t ist_wire_flag(ist_coop *coop, const ist_dev_comm *dev,
                                      ist_wire_channel channel, uint32_t peer)

@@ -603,7 +603,9 @@ IST_DEVICE_FN void ist_ep_combine_conclude(ist_coop *coop, const ist_ep_op_view 
         ist_ep_raise(coop, op, IST_EP_ACK, 0, 1, dev->rank_count, marks);
         ist_point(coop, "ep.combine.answered");
         outcome = ist_ep_await_answers(coop, op, outcome, results);
-        outcome |= ist_wire_noticed(coop, &op->wire, NULL) ? IST_WIRE_EVICTED : 0u;
+        if (outcome != IST_WIRE_DONE) { /* else everybody has answered: nobody gave this rank up */
+            outcome |= ist_wire_noticed(coop, &op->wire, NULL) ? IST_WIRE_EVICTED : 0u;
+        }
         ist_point(coop, "ep.combine.read");
     }
     ist_ep_write_record(coop, op, outcome);

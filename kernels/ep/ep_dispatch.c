@@ -829,7 +829,9 @@ IST_DEVICE_FN void ist_ep_dispatch_conclude(ist_coop *coop, const ist_ep_dispatc
         ist_point(coop, "ep.dispatch.answered");
         outcome = ist_ep_await_answers(coop, op, outcome, results);
         ist_ep_keep(coop, op, results);
-        outcome |= ist_wire_noticed(coop, &op->wire, NULL) ? IST_WIRE_EVICTED : 0u;
+        if (outcome != IST_WIRE_DONE) { /* else everybody has answered: nobody gave this rank up */
+            outcome |= ist_wire_noticed(coop, &op->wire, NULL) ? IST_WIRE_EVICTED : 0u;
+        }
         ist_point(coop, "ep.dispatch.read");
     }
     ist_ep_write_record(coop, op, outcome);

@@ -359,7 +359,9 @@ IST_DEVICE_FN uint32_t ist_ep_begin_receive(ist_coop *coop, const ist_ep_op_view
         ist_store_u64(coop, &op->state->position, position, IST_RELAXED, IST_SCOPE_DEVICE);
     }
     ist_coop_sync(coop);
-    if (ist_wire_noticed(coop, &op->wire, NULL)) {
+    /* Notices that nobody has noted yet are found by the wait, if it lasts, and after the last read:
+       looking for them here would cost every operation a chain of loads. */
+    if (ist_wire_out(coop, &op->wire)) {
         return IST_WIRE_EVICTED;
     }
     uint32_t outcome = ist_ep_await_peers(coop, op, IST_EP_READY, results);
