@@ -11,7 +11,6 @@
 #include "sim_link.h"
 #include "sim_log.h"
 #include "sim_pool.h"
-#include "sim_prng.h"
 
 #include "topo_cluster.h"
 
@@ -435,7 +434,6 @@ struct sim_world {
     struct sim_store *held_stores_tail;
     sim_faults *faults;
     sim_log log;
-    sim_prng prng;
     sim_comm *comms;
     sim_pool ops, coops, launches, puts, stores, flows, link_ends;
     uint64_t coop_serial;

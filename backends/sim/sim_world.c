@@ -101,7 +101,6 @@ static ist_status sim_world_settings(sim_world *world)
     }
     world->unwind_max =
         sim != NULL && sim->on_kill_unwind_max > 0 ? sim->on_kill_unwind_max : 10000;
-    sim_prng_seed(&world->prng, world->setup->seed);
     return sim_log_init(&world->log, capacity, keep);
 }
 

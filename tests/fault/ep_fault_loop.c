@@ -117,10 +117,7 @@ int main(int argc, char **argv)
     };
     ist_test_init(argc, argv);
     ist_log_sink_set(watch_log, NULL, IST_LOG_WARN);
-    for (int i = 1; i + 1 < argc; ++i) {
-        uint32_t value = (uint32_t)strtoul(argv[i + 1], NULL, 0);
-        every = strcmp(argv[i], "--every") == 0 ? value : every;
-    }
+    every = ist_test_option(argc, argv, "--every", every);
     every = every == 0 ? 1 : every;
     return cmocka_run_group_tests_name("ep fault loop", tests, NULL, NULL);
 }

@@ -249,11 +249,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_dies_at_any_point),
     };
     ist_test_init(argc, argv);
-    for (int i = 1; i + 1 < argc; ++i) {
-        uint32_t value = (uint32_t)strtoul(argv[i + 1], NULL, 0);
-        every = strcmp(argv[i], "--every") == 0 ? value : every;
-        wide = strcmp(argv[i], "--wide") == 0 ? value : wide;
-    }
+    every = ist_test_option(argc, argv, "--every", every);
+    wide = ist_test_option(argc, argv, "--wide", wide);
     every = every == 0 ? 1 : every;
     return cmocka_run_group_tests_name("ep kill", tests, NULL, NULL);
 }

@@ -282,10 +282,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_link_goes_down_and_up),
     };
     ist_test_init(argc, argv);
-    for (int i = 1; i + 1 < argc; ++i) {
-        uint32_t value = (uint32_t)strtoul(argv[i + 1], NULL, 0);
-        every = strcmp(argv[i], "--every") == 0 ? value : every;
-    }
+    every = ist_test_option(argc, argv, "--every", every);
     every = every == 0 ? 1 : every;
     return cmocka_run_group_tests_name("ep network", tests, NULL, NULL);
 }

@@ -150,10 +150,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_mixture_of_faults),
     };
     ist_test_init(argc, argv);
-    for (int i = 1; i + 1 < argc; ++i) {
-        uint32_t value = (uint32_t)strtoul(argv[i + 1], NULL, 0);
-        case_count = strcmp(argv[i], "--cases") == 0 ? value : case_count;
-        case_first = strcmp(argv[i], "--first") == 0 ? value : case_first;
-    }
+    case_count = ist_test_option(argc, argv, "--cases", case_count);
+    case_first = ist_test_option(argc, argv, "--first", case_first);
     return cmocka_run_group_tests_name("ep random faults", tests, NULL, NULL);
 }

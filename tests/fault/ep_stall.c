@@ -142,11 +142,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_stops_at_any_operation),
     };
     ist_test_init(argc, argv);
-    for (int i = 1; i + 1 < argc; ++i) {
-        uint32_t value = (uint32_t)strtoul(argv[i + 1], NULL, 0);
-        every = strcmp(argv[i], "--every") == 0 ? value : every;
-        only_rank = strcmp(argv[i], "--rank") == 0 ? value : only_rank;
-    }
+    every = ist_test_option(argc, argv, "--every", every);
+    only_rank = ist_test_option(argc, argv, "--rank", only_rank);
     every = every == 0 ? 1 : every;
     return cmocka_run_group_tests_name("ep stall", tests, NULL, NULL);
 }

@@ -46,6 +46,15 @@ uint64_t ist_test_seed(void)
     return seed;
 }
 
+uint32_t ist_test_option(int argc, char **argv, const char *name, uint32_t otherwise)
+{
+    uint32_t value = otherwise;
+    for (int i = 1; i + 1 < argc; ++i) {
+        value = strcmp(argv[i], name) == 0 ? (uint32_t)strtoul(argv[i + 1], NULL, 0) : value;
+    }
+    return value;
+}
+
 const char *ist_test_backend(void)
 {
     return backend;

@@ -29,6 +29,8 @@
    unless IST_TEST_LOG is set. Call first in main. */
 void ist_test_init(int argc, char **argv);
 uint64_t ist_test_seed(void);
+/* The number behind the last `name` of the command line, or `otherwise`. */
+uint32_t ist_test_option(int argc, char **argv, const char *name, uint32_t otherwise);
 const char *ist_test_backend(void);
 /* Whether the simulator's own settings (faults, virtual time) may be used. */
 bool ist_test_on_simulator(void);
