@@ -81,7 +81,8 @@ typedef enum ist_wire_outcome {
     IST_WIRE_DONE = 0,
     IST_WIRE_LOST = 1,    /**< this wait gave peers up */
     IST_WIRE_EVICTED = 2, /**< peers have given this rank up; nobody was dropped for it */
-    IST_WIRE_ABORTED = 4
+    IST_WIRE_ABORTED = 4,
+    IST_WIRE_MORE = 256 /**< within a wait: it goes on */
 } ist_wire_outcome;
 
 /** Scratch of a wait; u8 silent[R] and u8 marks[R] follow. */
@@ -132,6 +133,14 @@ IST_DEVICE_FN int ist_wire_evicted(ist_coop *coop, const ist_dev_comm *dev)
 {
     return dev->mask != NULL &&
            ist_load_u64(coop, &dev->mask->evicted, IST_RELAXED, IST_SCOPE_SYSTEM) != 0;
+}
+
+/** Word w of the mask; all ones without a mask. Lane. */
+IST_DEVICE_FN uint64_t ist_wire_active_word(ist_coop *coop, const ist_dev_comm *dev, uint32_t w)
+{
+    return dev->mask == NULL
+               ? UINT64_MAX
+               : ist_load_u64(coop, &dev->mask->words[w], IST_RELAXED, IST_SCOPE_SYSTEM);
 }
 
 /** Word `peer` of an array in this rank's window 0. Lane. */
@@ -235,6 +244,7 @@ IST_DEVICE_FN void ist_wire_raise_all(ist_coop *coop, const ist_dev_comm *dev,
             ist_wire_raise_lsa(coop, dev, channel, tag, first + i);
         }
     }
+    IST_ROLLED
     for (uint32_t peer = 0; dev->lsa_size < dev->rank_count && peer < dev->rank_count; ++peer) {
         if (active[peer] && !ist_dev_is_lsa(dev, peer)) {
             ist_wire_raise_gin(coop, dev, channel, tag, peer);
@@ -266,6 +276,7 @@ IST_DEVICE_FN void ist_wire_tell(ist_coop *coop, const ist_dev_comm *dev, uint64
     none.signal = 0;
     none.value = 0;
     ist_coop_sync(coop);
+    IST_ROLLED
     for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
         if (!to[peer] || peer == dev->rank) {
             continue;
@@ -327,19 +338,36 @@ IST_DEVICE_FN int ist_wire_left(ist_coop *coop, const ist_wire *wire, uint32_t p
 IST_DEVICE_FN int ist_wire_evicts(ist_coop *coop, const ist_dev_comm *dev, uint64_t notice,
                                   uint64_t generation, uint32_t peer, int used)
 {
-    int leaves = (notice & IST_WIRE_LEAVES) != 0;
-    int wins = ist_mask_active(coop, dev, peer) || peer < dev->rank;
     if (notice >> IST_WIRE_EPOCH_BITS != generation) {
         return notice >> IST_WIRE_EPOCH_BITS > generation;
     }
-    return used || (!leaves && wins);
+    return used || ((notice & IST_WIRE_LEAVES) == 0 &&
+                    (peer < dev->rank || ist_mask_active(coop, dev, peer)));
+}
+
+/** Notes in the mask that this rank was given up. Lane. */
+IST_DEVICE_FN void ist_wire_note_eviction(ist_coop *coop, const ist_dev_comm *dev, uint32_t noticed)
+{
+    if (ist_wire_tolerant(dev)) {
+        ist_store_u64(coop, &dev->mask->evicted, noticed, IST_RELEASE, IST_SCOPE_SYSTEM);
+    } else { /* the peer's communicator has failed, and so has this one */
+        ist_wire_drop(coop, dev, IST_ERR_TIMEOUT, noticed - 1u, IST_DEV_OP_NONE, 0, 0, 0);
+    }
+}
+
+/** As ist_wire_note_eviction(), apart. Collective. */
+IST_DEVICE_RARE_FN void ist_wire_leave(ist_coop *coop, const ist_dev_comm *dev, uint32_t noticed)
+{
+    if (ist_coop_elect(coop)) {
+        ist_wire_note_eviction(coop, dev, noticed);
+    }
 }
 
 /**
  * Whether some peer has given this rank up in the mask's generation, or in a later one, which the
  * peers then entered without it; notes it in the mask. `used` are the ranks, as words of a mask,
  * from whose memory the caller has read, NULL: none. What was read may be newer than it should be
- * only if this says so. Collective.
+ * only if this says so. Collective; syncs before it reads `used`.
  */
 IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const uint64_t *used)
 {
@@ -348,12 +376,12 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const u
     uint64_t *words =
         (uint64_t *)ist_coop_scratch(coop, IST_WIRE_SCRATCH_COPY, IST_WIRE_PIECE * 8u);
     ist_fence(coop, IST_ACQUIRE, IST_SCOPE_SYSTEM);
-    ist_coop_sync(coop);
+    uint64_t generation = ist_wire_generation(coop, dev);
+    int evicted = ist_wire_evicted(coop, dev);
     if (ist_coop_elect(coop)) {
-        head->now = ist_wire_generation(coop, dev);
-        head->noticed = (uint32_t)ist_wire_evicted(coop, dev);
+        head->noticed = (uint32_t)evicted;
     }
-    ist_coop_sync(coop);
+    IST_ROLLED
     for (uint32_t first = 0; first < dev->rank_count; first += IST_WIRE_PIECE) {
         uint32_t left = dev->rank_count - first;
         uint32_t count = left < IST_WIRE_PIECE ? left : IST_WIRE_PIECE;
@@ -363,20 +391,15 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const u
         IST_EACH_LANE (coop, i, count) {
             uint32_t peer = first + i;
             int known = used != NULL && ((used[peer / 64u] >> (peer % 64u)) & 1u) != 0;
-            if (ist_wire_evicts(coop, dev, words[i], head->now, peer, known)) {
+            if (ist_wire_evicts(coop, dev, words[i], generation, peer, known)) {
                 head->noticed = peer + 1u;
             }
         }
         ist_coop_sync(coop);
     }
     uint32_t noticed = head->noticed;
-    ist_coop_sync(coop);
-    if (noticed != 0 && ist_coop_elect(coop)) {
-        if (ist_wire_tolerant(dev)) {
-            ist_store_u64(coop, &dev->mask->evicted, noticed, IST_RELEASE, IST_SCOPE_SYSTEM);
-        } else { /* the peer's communicator has failed, and so has this one */
-            ist_wire_drop(coop, dev, IST_ERR_TIMEOUT, noticed - 1u, IST_DEV_OP_NONE, 0, 0, 0);
-        }
+    if (noticed != 0) {
+        IST_RARELY(coop, ist_wire_leave(coop, dev, noticed));
     }
     return noticed != 0;
 }
@@ -471,6 +494,7 @@ IST_DEVICE_FN void ist_wire_give_up(ist_coop *coop, const ist_wire *wire, const 
     }
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
+        IST_ROLLED
         for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
             if (marks[peer]) {
                 int32_t why = results[peer] == IST_WAIT_ERROR   ? IST_ERR_REMOTE
@@ -495,10 +519,10 @@ IST_DEVICE_FN void ist_wire_beat(ist_coop *coop, const ist_wire *wire, uint64_t 
     ist_coop_sync(coop);
 }
 
-/** Deals with a slice that did not end the wait. Sets `more` when the wait goes on. Collective. */
+/** Deals with a slice that did not end the wait. @return ist_wire_outcome, or-ed. Collective. */
 IST_DEVICE_FN uint32_t ist_wire_judge(ist_coop *coop, const ist_wire *wire,
                                       const ist_wire_want *want, const uint8_t *results,
-                                      uint32_t slice, uint64_t start, int *more)
+                                      uint32_t slice, uint64_t start)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->dev);
     uint64_t waited = ist_wire_now(coop, head) - start;
@@ -506,7 +530,6 @@ IST_DEVICE_FN uint32_t ist_wire_judge(ist_coop *coop, const ist_wire *wire,
     uint32_t aborted = head->aborted;
     uint32_t lost = head->lost;
     uint32_t waiting = head->waiting;
-    *more = 0;
     if (aborted) {
         return IST_WIRE_ABORTED;
     }
@@ -521,9 +544,39 @@ IST_DEVICE_FN uint32_t ist_wire_judge(ist_coop *coop, const ist_wire *wire,
     }
     if (waiting) {
         ist_wire_beat(coop, wire, want->position, slice);
-        *more = 1;
     }
-    return lost ? IST_WIRE_LOST : IST_WIRE_DONE;
+    return (lost ? (uint32_t)IST_WIRE_LOST : 0u) | (waiting ? (uint32_t)IST_WIRE_MORE : 0u);
+}
+
+/** Waits until a slice of the deadline has passed. @return how many peers are missing. Collective. */
+IST_DEVICE_FN uint32_t ist_wire_wait_slice(ist_coop *coop, const ist_wire *wire,
+                                           const ist_wire_want *want, uint32_t slice,
+                                           uint64_t start, uint8_t *results)
+{
+    ist_peer_wait wait;
+    uint64_t length =
+        slice == IST_WIRE_SLICES ? want->deadline_ns : want->deadline_ns / IST_WIRE_SLICES * slice;
+    wait.words = ist_wire_word(coop, wire->dev, want->channel.words, 0);
+    wait.expected = want->tag;
+    wait.deadline_ns = start + length;
+    wait.signal_first = want->channel.signal_first;
+    wait.skip_self = 0;
+    return ist_wait_peers(coop, wire->dev, &wait, results);
+}
+
+/** The rest of a wait whose first slice left peers missing. @return ist_wire_outcome. Collective. */
+IST_DEVICE_RARE_FN uint32_t ist_wire_wait_on(ist_coop *coop, ist_wire wire, ist_wire_want want,
+                                             uint64_t start, uint8_t *results)
+{
+    uint32_t outcome = IST_WIRE_MORE;
+    IST_ROLLED
+    for (uint32_t slice = 1; outcome & IST_WIRE_MORE; ++slice) {
+        outcome &= ~(uint32_t)IST_WIRE_MORE;
+        if (slice == 1 || ist_wire_wait_slice(coop, &wire, &want, slice, start, results) != 0) {
+            outcome |= ist_wire_judge(coop, &wire, &want, results, slice, start);
+        }
+    }
+    return outcome;
 }
 
 /**
@@ -534,24 +587,10 @@ IST_DEVICE_FN uint32_t ist_wire_judge(ist_coop *coop, const ist_wire *wire,
 IST_DEVICE_FN uint32_t ist_wire_wait(ist_coop *coop, const ist_wire *wire,
                                      const ist_wire_want *want, uint8_t *results)
 {
-    const ist_dev_comm *dev = wire->dev;
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
-    uint64_t start = ist_wire_now(coop, head);
+    uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, wire->dev));
     uint32_t outcome = IST_WIRE_DONE;
-    int more = 1;
-    ist_peer_wait wait;
-    wait.words = ist_wire_word(coop, dev, want->channel.words, 0);
-    wait.expected = want->tag;
-    wait.deadline_ns = start;
-    wait.signal_first = want->channel.signal_first;
-    wait.skip_self = 0;
-    for (uint32_t slice = 1; more; ++slice) {
-        uint64_t pieces = want->deadline_ns / IST_WIRE_SLICES * slice;
-        wait.deadline_ns = start + (slice == IST_WIRE_SLICES ? want->deadline_ns : pieces);
-        if (ist_wait_peers(coop, dev, &wait, results) == 0) {
-            break;
-        }
-        outcome |= ist_wire_judge(coop, wire, want, results, slice, start, &more);
+    if (ist_wire_wait_slice(coop, wire, want, 1, start, results) != 0) {
+        IST_RARELY(coop, outcome = ist_wire_wait_on(coop, *wire, *want, start, results));
     }
     return outcome;
 }

@@ -16,7 +16,15 @@ __extension__ typedef unsigned __int128 wide;
 
 /* ------------------------------------------------------------------------------------ tables */
 
-typedef enum unit_kind { UNIT_COUNT, UNIT_RATE, UNIT_TIME, UNIT_BYTES, UNIT_KINDS } unit_kind;
+typedef enum unit_kind {
+    UNIT_COUNT,
+    UNIT_RATE,
+    UNIT_TIME,
+    UNIT_BYTES,
+    UNIT_MODEL,  /* a word */
+    UNIT_OPTION, /* a count that is printed only when it is not the default */
+    UNIT_KINDS
+} unit_kind;
 
 typedef struct topo_unit {
     const char *name;
@@ -24,7 +32,7 @@ typedef struct topo_unit {
     uint64_t denominator; /* 8 for bits, else 1 */
 } topo_unit;
 
-#define UNITS_A_KIND 11
+#define UNITS_A_KIND 14
 
 /* Printing takes the first unit with denominator 1 that divides the value, so the order is from
  * large to small, and binary sizes come last. */
@@ -39,7 +47,10 @@ static const topo_unit units[UNIT_KINDS][UNITS_A_KIND] = {
                    {"Gb/s", 1000000000, 8},
                    {"Mb/s", 1000000, 8},
                    {"kb/s", 1000, 8},
-                   {"b/s", 1, 8}},
+                   {"b/s", 1, 8},
+                   {"T", 1000000000000, 8}, /* as networks are sold: 400G */
+                   {"G", 1000000000, 8},
+                   {"M", 1000000, 8}},
     [UNIT_TIME] = {{"s", 1000000000000, 1},
                    {"ms", 1000000000, 1},
                    {"us", 1000000, 1},
@@ -54,6 +65,8 @@ static const topo_unit units[UNIT_KINDS][UNITS_A_KIND] = {
                     {"GiB", UINT64_C(1) << 30, 1},
                     {"MiB", UINT64_C(1) << 20, 1},
                     {"KiB", UINT64_C(1) << 10, 1}},
+    [UNIT_MODEL] = {{"", 1, 1}},
+    [UNIT_OPTION] = {{"", 1, 1}},
 };
 
 static const char *const unit_expected[UNIT_KINDS] = {
@@ -61,14 +74,27 @@ static const char *const unit_expected[UNIT_KINDS] = {
     [UNIT_RATE] = "a rate in whole bytes per second, as 450GB/s or 400Gb/s",
     [UNIT_TIME] = "a time in whole picoseconds, as 700ns or 2.5us",
     [UNIT_BYTES] = "a size in whole bytes, as 141GB or 80GiB",
+    [UNIT_MODEL] = "the name of a GPU, as h200",
+    [UNIT_OPTION] = "a whole number without a unit",
 };
 
 static const char *const unit_base[UNIT_KINDS] = {
-    [UNIT_COUNT] = "",
-    [UNIT_RATE] = " B/s",
-    [UNIT_TIME] = " ps",
-    [UNIT_BYTES] = " B",
+    [UNIT_COUNT] = "",   [UNIT_RATE] = " B/s", [UNIT_TIME] = " ps",
+    [UNIT_BYTES] = " B", [UNIT_MODEL] = "",    [UNIT_OPTION] = "",
 };
+
+typedef struct model_row {
+    const char *name;
+    uint32_t sm;
+    uint64_t nvlink_bytes_per_s, hbm_bytes_per_s, memory_bytes;
+} model_row;
+
+static const model_row models[] = {
+#define X(name, sm, nvlink, hbm, memory) {name, sm, nvlink, hbm, memory},
+    IST_CLUSTER_MODELS(X)
+#undef X
+};
+#define MODEL_COUNT (sizeof(models) / sizeof(models[0]))
 
 typedef enum field_index {
 #define X(field, key, unit, preset, low, high) FIELD_##field,
@@ -130,6 +156,7 @@ typedef struct topo_parser {
     const char *text;
     ist_cluster cluster;
     bool seen[FIELDS];
+    bool nvswitch; /* the word was there */
 } topo_parser;
 
 /* Texts of strangers go into one log line: cut, and without control characters. */
@@ -207,7 +234,7 @@ static bool quantity_read(span text, unit_kind kind, uint64_t *value)
         return false;
     }
     span rest = span_from(text, length);
-    if (kind != UNIT_COUNT && rest.length > 0 && rest.at[0] == '.') {
+    if (kind != UNIT_COUNT && kind != UNIT_OPTION && rest.length > 0 && rest.at[0] == '.') {
         rest = span_from(rest, 1);
         length = digits_read(rest, &digits);
         /* 20 digits: with the largest denominator the divisor stays below 2^70. */
@@ -232,6 +259,17 @@ static bool quantity_read(span text, unit_kind kind, uint64_t *value)
     return true;
 }
 
+static bool model_find(span name, uint64_t *model)
+{
+    for (size_t i = 0; i < MODEL_COUNT; i++) {
+        if (span_is(name, models[i].name)) {
+            *model = i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static ist_status field_set(topo_parser *parser, field_index index, span key, span text)
 {
     const field_row *row = &fields[index];
@@ -239,7 +277,9 @@ static ist_status field_set(topo_parser *parser, field_index index, span key, sp
     if (parser->seen[index]) {
         return refuse(parser, key, text, "given twice", "each key once (2x8 gives nodes and gpus)");
     }
-    if (!quantity_read(text, row->kind, &value)) {
+    bool read =
+        row->kind == UNIT_MODEL ? model_find(text, &value) : quantity_read(text, row->kind, &value);
+    if (!read) {
         return refuse(parser, key, text, "cannot be read", unit_expected[row->kind]);
     }
     if (value < row->low || value > row->high) {
@@ -286,13 +326,108 @@ static ist_status pair_read(topo_parser *parser, span item)
     return refuse(parser, key, value, "unknown key", keys_expected);
 }
 
+/* `word:value`: fields that words stand for, inside the parentheses and outside. */
+typedef struct word_row {
+    const char *word;
+    field_index field;
+    bool inside;
+} word_row;
+
+static const word_row words[] = {{"nvlink", FIELD_nvlink_domain, true},
+                                 {"nvl", FIELD_nvlink_domain, true},
+                                 {"sockets", FIELD_socket_count, true},
+                                 {"sms", FIELD_sm_count, true},
+                                 {"leaf", FIELD_leaf_nodes, false}};
+
+/* `nic:8x400G`: count and rate; `nic:8` leaves the rate as it is. */
+static ist_status nic_read(topo_parser *parser, span item, span value)
+{
+    span count = value;
+    span rate = value;
+    if (!span_split(value, 'x', &count, &rate)) {
+        return field_set(parser, FIELD_nics_per_node, item, value);
+    }
+    IST_RETURN_IF_ERROR(field_set(parser, FIELD_nics_per_node, item, count));
+    return field_set(parser, FIELD_nic_bytes_per_s, item, rate);
+}
+
+/* `fat-tree:2:1`: bandwidth down to bandwidth up; `fat-tree` alone: as much up as down. */
+static ist_status tree_read(topo_parser *parser, span item, span value)
+{
+    static const char one[] = "1";
+    span down = value.at != NULL ? value : (span){one, 1};
+    span up = {one, 1};
+    if (value.at != NULL && !span_split(value, ':', &down, &up)) {
+        up = (span){one, 1};
+    }
+    IST_RETURN_IF_ERROR(field_set(parser, FIELD_tree_down, item, down));
+    return field_set(parser, FIELD_tree_up, item, up);
+}
+
+static ist_status inside_read(topo_parser *parser, span item, span word, span value)
+{
+    static const char none[] = "0";
+    uint64_t model = 0;
+    bool alone = value.at == NULL;
+    if (span_is(word, "nvswitch") && alone) {
+        parser->nvswitch = true;
+        return IST_OK;
+    }
+    if (span_is(word, "pcie") && alone) {
+        return field_set(parser, FIELD_nvlink_domain, item, (span){none, 1});
+    }
+    if (span_is(word, "nic") && !alone) {
+        return nic_read(parser, item, value);
+    }
+    if ((model_find(word, &model) || span_is(word, "gpu")) && !alone) {
+        if (!span_is(word, "gpu")) {
+            IST_RETURN_IF_ERROR(field_set(parser, FIELD_gpu_model, item, word));
+        }
+        return field_set(parser, FIELD_gpus_per_node, item, value);
+    }
+    return refuse(
+        parser, item, (span){NULL, 0}, "not understood",
+        "h200:8 or another GPU, nvswitch, nvlink:4, pcie, nic:8x400G, sockets:2, key=value");
+}
+
+static ist_status outside_read(topo_parser *parser, span item, span word, span value)
+{
+    static const char one[] = "1";
+    if (span_is(word, "rails") && value.at == NULL) {
+        return field_set(parser, FIELD_rails, item, (span){one, 1});
+    }
+    if (span_is(word, "fat-tree")) {
+        return tree_read(parser, item, value);
+    }
+    return refuse(parser, item, (span){NULL, 0}, "not understood",
+                  "rails, fat-tree:2:1, leaf:16 or key=value, or 2x8 or 2x(…) at the beginning");
+}
+
+/* One item: key=value, or a word. */
+static ist_status item_read(topo_parser *parser, span item, bool inside)
+{
+    span word = item;
+    span value = {NULL, 0};
+    if (memchr(item.at, '=', item.length) != NULL) {
+        return pair_read(parser, item);
+    }
+    (void)span_split(item, ':', &word, &value);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && value.at != NULL; i++) {
+        if (words[i].inside == inside && span_is(word, words[i].word)) {
+            return field_set(parser, words[i].field, item, value);
+        }
+    }
+    return inside ? inside_read(parser, item, word, value)
+                  : outside_read(parser, item, word, value);
+}
+
 /* The first item may be `nodes x gpus`. */
 static ist_status first_read(topo_parser *parser, span item)
 {
     span nodes = item;
     span gpus = item;
     if (item.at[0] < '0' || item.at[0] > '9' || !span_split(item, 'x', &nodes, &gpus)) {
-        return pair_read(parser, item);
+        return item_read(parser, item, false);
     }
     IST_RETURN_IF_ERROR(field_set(parser, FIELD_node_count, item, nodes));
     return field_set(parser, FIELD_gpus_per_node, item, gpus);
@@ -312,21 +447,102 @@ static const char *separator_skip(const char *at, bool comma_allowed)
     return at;
 }
 
+/* An item ends before a separator or a parenthesis. */
+static span item_at(const char *at)
+{
+    span item = {at, 0};
+    while (at[item.length] != '\0' && !is_separator(at[item.length]) && at[item.length] != '(' &&
+           at[item.length] != ')') {
+        item.length++;
+    }
+    return item;
+}
+
+static ist_status refuse_mark(const topo_parser *parser, const char *at, const char *what,
+                              const char *expected)
+{
+    span mark = {at, *at == '\0' ? 0 : 1};
+    return refuse(parser, mark, (span){NULL, 0}, what, expected);
+}
+
+/* `(` item … `)`: what one node has. */
+static ist_status group_read(topo_parser *parser, const char **place)
+{
+    const char *at = separator_skip(*place + 1, false);
+    while (*at != ')') {
+        span item = item_at(at);
+        if (item.length == 0) {
+            return refuse_mark(parser, at,
+                               *at == '\0' ? "the parenthesis stays open" : "not understood",
+                               "an item or )");
+        }
+        IST_RETURN_IF_ERROR(item_read(parser, item, true));
+        at = separator_skip(at + item.length, true);
+    }
+    *place = at + 1;
+    return IST_OK;
+}
+
+/* `2x(` or `(` at the beginning. */
+static ist_status group_first(topo_parser *parser, const char **place, bool *there)
+{
+    span item = item_at(*place);
+    const char *open = *place + item.length;
+    *there = *open == '(';
+    if (!*there) {
+        return IST_OK;
+    }
+    if (item.length > 0) {
+        if (item.at[item.length - 1] != 'x') {
+            return refuse_mark(parser, open, "not understood",
+                               "a count and x before the parenthesis");
+        }
+        span nodes = {item.at, item.length - 1};
+        IST_RETURN_IF_ERROR(field_set(parser, FIELD_node_count, item, nodes));
+    }
+    *place = open;
+    return group_read(parser, place);
+}
+
 static ist_status items_read(topo_parser *parser)
 {
+    bool group = false;
     const char *at = separator_skip(parser->text, false);
-    for (bool first = true; first || *at != '\0'; first = false) {
-        span item = {at, 0};
-        while (at[item.length] != '\0' && !is_separator(at[item.length])) {
-            item.length++;
-        }
+    IST_RETURN_IF_ERROR(group_first(parser, &at, &group));
+    at = group ? separator_skip(at, true) : at;
+    for (bool first = !group; first || *at != '\0'; first = false) {
+        span item = item_at(at);
         if (item.length == 0) {
-            return refuse(parser, item, (span){NULL, 0}, "nothing there", "2x8 or key=value");
+            return refuse_mark(parser, at,
+                               *at == '\0' || *at == ',' ? "nothing there" : "not understood",
+                               "2x8, 2x(…) or key=value");
         }
-        IST_RETURN_IF_ERROR(first ? first_read(parser, item) : pair_read(parser, item));
+        IST_RETURN_IF_ERROR(first ? first_read(parser, item) : item_read(parser, item, false));
         at = separator_skip(at + item.length, true);
     }
     return IST_OK;
+}
+
+/* What the named GPU implies, where the line does not say otherwise. */
+static void model_apply(topo_parser *parser)
+{
+    const model_row *model = &models[parser->cluster.gpu_model];
+    if (!parser->seen[FIELD_gpu_model]) {
+        return;
+    }
+    if (!parser->seen[FIELD_hbm_bytes_per_s]) {
+        parser->cluster.hbm_bytes_per_s = model->hbm_bytes_per_s;
+    }
+    if (!parser->seen[FIELD_memory_bytes]) {
+        parser->cluster.memory_bytes = model->memory_bytes;
+    }
+    if (!parser->seen[FIELD_nvlink_bytes_per_s] && model->nvlink_bytes_per_s > 0) {
+        parser->cluster.nvlink_bytes_per_s = model->nvlink_bytes_per_s;
+    }
+    if (!parser->seen[FIELD_nvlink_domain] && !parser->nvswitch && model->nvlink_bytes_per_s == 0) {
+        parser->seen[FIELD_nvlink_domain] = true;
+        parser->cluster.nvlink_domain = 0;
+    }
 }
 
 /* ------------------------------------------------------------------------------------ shape */
@@ -371,6 +587,7 @@ ist_status ist_cluster_parse(const char *text, ist_cluster *cluster)
     if (text != NULL) {
         IST_RETURN_IF_ERROR(items_read(&parser));
     }
+    model_apply(&parser);
     if (!parser.seen[FIELD_nvlink_domain]) {
         parser.cluster.nvlink_domain = parser.cluster.gpus_per_node;
     }
@@ -420,6 +637,16 @@ static size_t field_print(const ist_cluster *cluster, field_index index, char *t
                           size_t capacity, size_t used)
 {
     uint64_t value = field_value(cluster, index);
+    unit_kind kind = fields[index].kind;
+    if ((kind == UNIT_MODEL || kind == UNIT_OPTION) && value == fields[index].preset) {
+        return used;
+    }
+    if (kind == UNIT_MODEL) {
+        size_t room_left = used < capacity ? capacity - used : 0;
+        int written = snprintf(room_left > 0 ? text + used : NULL, room_left, ",%s=%s",
+                               fields[index].key, ist_cluster_model_name(value));
+        return written < 0 ? used : used + (size_t)written;
+    }
     const topo_unit *unit = unit_for(fields[index].kind, value);
     size_t room = used < capacity ? capacity - used : 0;
     int length =
@@ -463,6 +690,16 @@ ist_status ist_cluster_print(const ist_cluster *cluster, char *text, size_t capa
 }
 
 /* ------------------------------------------------------------------------------------ questions */
+
+const char *ist_cluster_model_name(uint64_t model)
+{
+    return models[model < MODEL_COUNT ? model : 0].name;
+}
+
+uint32_t ist_cluster_model_sm(uint64_t model)
+{
+    return models[model < MODEL_COUNT ? model : 0].sm;
+}
 
 uint32_t ist_cluster_rank_count(const ist_cluster *cluster)
 {

@@ -5,6 +5,7 @@
  *
  *   2x8                                       two nodes of eight GPUs, everything else default
  *   nodes=2,gpus=8,nvlink=8,nvlink_rate=366GB/s,nic_rate=400Gb/s,nic_latency=2.5us,sms=4
+ *   8x(h200:8 nvswitch nic:8x400G) rails fat-tree:2:1
  */
 #ifndef TOPO_CLUSTER_H
 #define TOPO_CLUSTER_H
@@ -21,7 +22,28 @@
 #define IST_CLUSTER_TIME_MAX UINT64_C(1000000000000000) /* 1000 s */
 #define IST_CLUSTER_BYTES_MAX UINT64_C(1000000000000000000)
 
-/* X(field, key, unit, default, min, max). Rows are printed in this order. nvlink and nics default to
+/* GPUs by name: X(name, CUDA architecture, NVLink rate of a GPU, memory rate, memory). 0 B/s: no
+ * NVLink. Rates of NVLink are what is left for data; the others are the vendor's. */
+#define IST_CLUSTER_MODELS(X)                                                                      \
+    X("any", 90, 366000000000, 4200000000000, 141000000000)                                        \
+    X("v100", 70, 120000000000, 900000000000, 32000000000)                                         \
+    X("a100", 80, 240000000000, 2000000000000, 80000000000)                                        \
+    X("h100", 90, 366000000000, 3350000000000, 80000000000)                                        \
+    X("h800", 90, 164800000000, 3350000000000, 80000000000)                                        \
+    X("h20", 90, 366000000000, 4000000000000, 96000000000)                                         \
+    X("h200", 90, 366000000000, 4200000000000, 141000000000)                                       \
+    X("b200", 100, 721800000000, 8000000000000, 180000000000)                                      \
+    X("gb200", 100, 721800000000, 8000000000000, 186000000000)                                     \
+    X("b300", 103, 721800000000, 8000000000000, 288000000000)                                      \
+    X("gb300", 103, 721800000000, 8000000000000, 288000000000)                                     \
+    X("l4", 89, 0, 300000000000, 24000000000)                                                      \
+    X("l20", 89, 0, 864000000000, 48000000000)                                                     \
+    X("l40s", 89, 0, 864000000000, 48000000000)                                                    \
+    X("t4", 75, 0, 320000000000, 16000000000)                                                      \
+    X("rtxpro6000", 120, 0, 1790000000000, 96000000000)
+
+/* X(field, key, unit, default, min, max). Rows are printed in this order; those of unit MODEL and
+ * OPTION only when they differ from their default, which stands for "not there". nvlink and nics default to
  * the GPUs of a node. The GPUs of an NVLink domain reach each other by load and store; they are
  * consecutive ranks, and a domain divides a node or spans whole nodes. */
 #define IST_CLUSTER_FIELDS(X)                                                                      \
@@ -51,7 +73,18 @@
     /* one load or store of local memory */                                                        \
     X(load_ps, "load", TIME, 5000, 0, IST_CLUSTER_TIME_MAX)                                        \
     /* one all-gather between hosts */                                                             \
-    X(exchange_ps, "exchange", TIME, 50000000, 0, IST_CLUSTER_TIME_MAX)
+    X(exchange_ps, "exchange", TIME, 50000000, 0, IST_CLUSTER_TIME_MAX)                            \
+    /* place in IST_CLUSTER_MODELS; sets what the line does not */                                 \
+    X(gpu_model, "gpu", MODEL, 0, 0, 255)                                                          \
+    /* GPUs and NICs of a node are shared out evenly */                                            \
+    X(socket_count, "sockets", OPTION, 1, 1, 64)                                                   \
+    /* 1: NIC i of every node on leaf switches of its own, else all NICs of a node on one */       \
+    X(rails, "rails", OPTION, 0, 0, 1)                                                             \
+    /* leaf switches below spines: bandwidth down to bandwidth up. 0: no spines */                 \
+    X(tree_down, "tree_down", OPTION, 0, 0, 1024)                                                  \
+    X(tree_up, "tree_up", OPTION, 1, 1, 1024)                                                      \
+    /* nodes of a leaf switch; 0: all with rails, else one */                                      \
+    X(leaf_nodes, "leaf", OPTION, 0, 0, IST_CLUSTER_COUNT_MAX)
 
 typedef struct ist_cluster {
 #define X(field, key, unit, preset, low, high) uint64_t field;
@@ -59,7 +92,14 @@ typedef struct ist_cluster {
 #undef X
 } ist_cluster;
 
-/* Reads a line: first `2x8` (nodes x GPUs) if wanted, then key=value, with a comma or blanks between.
+/* Name of a GPU model; "any" for a number that has none. */
+const char *ist_cluster_model_name(uint64_t model);
+
+/* CUDA architecture of a GPU model, as 90. */
+uint32_t ist_cluster_model_sm(uint64_t model);
+
+/* Reads a line: first `2x8` (nodes x GPUs) or `2x(…)` if wanted, then words and key=value, with a comma
+ * or blanks between; README.md has the grammar.
  * Rates B/s … TB/s and b/s … Tb/s, times ps … s, sizes B … TB and KiB … TiB, counts without a unit;
  * decimals are exact or refused. NULL: one node of eight. Writes `cluster` only on success.
  * IST_ERR_PARSE names position, key, value and what is expected. */

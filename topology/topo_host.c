@@ -3,6 +3,7 @@
  * the call.
  */
 #include "topo_host.h"
+#include "topo_live.h"
 
 #include <isthmus/backend.h>
 #include <hwloc.h>
@@ -65,21 +66,9 @@ static ist_status refuse(const char *step, char line[LINE_CAPACITY])
     return ist_raise(IST_ERR_SYSTEM, &details, "%s failed", step);
 }
 
-/* The system's own files answer all that is asked here. The other components would start GPU drivers,
- * and the one for PCI uses a library that does not free its memory. A component that this hwloc does
- * not have needs no leaving out, so the answer does not matter. */
-static void components_leave_out(hwloc_topology_t topology)
-{
-    static const char *const names[] = {"pci", "opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        (void)hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
-                                            names[i]);
-    }
-}
-
 static ist_status topology_read(hwloc_topology_t topology, char line[LINE_CAPACITY])
 {
-    components_leave_out(topology);
+    topo_hwloc_quiet(topology);
     if (hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) != 0) {
         return refuse("hwloc_topology_set_io_types_filter", line);
     }

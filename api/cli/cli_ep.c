@@ -8,14 +8,13 @@
 
 #include "cli.h"
 #include "cli_rank.h"
+#include "cli_world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-
-#define DEADLINE_NS_LONG UINT64_C(10000000000)
 
 static double now_s(void)
 {
@@ -28,15 +27,6 @@ static uint64_t peak_rss_bytes(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024u : 0;
-}
-
-static bool first_process(void)
-{
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    if (rank == NULL) {
-        rank = getenv("PMI_RANK");
-    }
-    return rank == NULL || strcmp(rank, "0") == 0;
 }
 
 /* ------------------------------------------------------------------------------------ who prints */
@@ -83,7 +73,7 @@ static bool failed_here(const cli_run *run, const ist_world_result *result)
 static bool prints(const cli_run *run, uint32_t reference, const ist_world_result *result)
 {
     if (run->local_count == run->rank_count) {
-        return run->rank_count != 0 || first_process();
+        return run->rank_count != 0 || cli_first_process();
     }
     if (reference < run->rank_count) {
         const uint64_t *mask = mask_of(run, reference);
@@ -93,7 +83,7 @@ static bool prints(const cli_run *run, uint32_t reference, const ist_world_resul
         }
         return root == reference;
     }
-    return first_process() && failed_here(run, result);
+    return cli_first_process() && failed_here(run, result);
 }
 
 /* ------------------------------------------------------------------------------------ the run */
@@ -120,51 +110,6 @@ static void run_fini(cli_run *run)
     free(run->reports);
     free(run->gathered);
     free(run->masks);
-}
-
-static ist_status run_world(cli_run *run, ist_world_result *result)
-{
-    const cli_options *o = run->options;
-    ist_sim_desc sim = {
-        .size = sizeof sim, .links = o->links, .trace_path = o->trace, .log_path = o->log};
-    ist_world_desc desc = {.size = sizeof desc,
-                           .rank_count = o->rank_count,
-                           .backend = o->backend,
-                           .cluster = o->cluster,
-                           .seed = o->seed,
-                           /* A host waits for an operation longer than the operation waits for a
-                              peer; the default does but for long deadlines. */
-                           .deadline_ns =
-                               o->deadline_ns > DEADLINE_NS_LONG ? 10 * o->deadline_ns : 0,
-                           .faults = ist_fault_plan_count(o->plan) == 0 ? NULL : o->plan,
-                           .sim = &sim};
-    *result = (ist_world_result){.size = sizeof *result, .failed_rank = IST_RANK_NONE};
-    return ist_world_run(&desc, cli_rank_main, run, result);
-}
-
-static bool backend_known(const char *wanted)
-{
-    const char *name;
-    const char *reason;
-    for (uint32_t i = 0; ist_backend_query(i, &name, &reason) == IST_OK; ++i) {
-        if (strcmp(name, wanted) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Nothing ran: the world's description was refused, or no backend is usable. */
-static int refuse(const char *command, const cli_options *options, ist_status status)
-{
-    const char *text = cli_error_text(status);
-    bool usage =
-        status == IST_ERR_PARSE || status == IST_ERR_RANGE || status == IST_ERR_ARGUMENT ||
-        (status == IST_ERR_BACKEND && options->backend != NULL && !backend_known(options->backend));
-    if (!first_process()) {
-        return usage ? CLI_USAGE : CLI_FAILED;
-    }
-    return usage ? cli_usage(command, "%s", text) : cli_failed(command, "%s", text);
 }
 
 static void check_expected(const cli_options *options, cli_outcome *outcome)
@@ -242,10 +187,10 @@ int cli_ep_run(const char *command, const cli_options *options)
     if (!run_init(&run, options)) {
         return cli_failed(command, "out of memory");
     }
-    ist_status status = run_world(&run, &result);
+    ist_status status = cli_world_run(options, cli_rank_main, &run, &result);
     cli_progress_end(&run.progress);
     int exit_status = run.rank_count == 0 && status < 0
-                          ? refuse(command, options, status)
+                          ? cli_world_refused(command, options, status)
                           : conclude(command, &run, &result, now_s() - begin);
     run_fini(&run);
     return exit_status;

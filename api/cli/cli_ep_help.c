@@ -35,6 +35,7 @@ const char cli_ep_help[] =
     "  --staged             send halves and receive halves apart\n"
     "  --graph              capture once, replay each step\n"
     "  --windows            operands in registered windows, no staging copies\n"
+    "  --blocks N           most device blocks of an operation (default: all)\n"
     "  --links M            simulated links: in-order (default), max-min\n"
     "  --deadline T         bound of every wait, like 500us, 2ms, 1s (default 100s); it has to cover\n"
     "                       how far ranks drift apart while they check\n"

@@ -9,8 +9,6 @@
 /* How far ranks can be apart that have just agreed: some may have waited for others again and again. */
 #define DEADLINES 10u
 
-_Static_assert(sizeof(cli_report) % 16 == 0, "reports are copied in units of 16 bytes");
-
 /* The window is zero before any peer can reach it, so that no word is taken for a tag. */
 static ist_status open_window(cli_gather *gather, uint64_t bytes)
 {
@@ -24,7 +22,8 @@ static ist_status open_window(cli_gather *gather, uint64_t bytes)
     return IST_OK;
 }
 
-ist_status cli_gather_open(ist_world *world, ist_comm *comm, ist_stream *stream, cli_gather *gather)
+ist_status cli_gather_open(ist_world *world, ist_comm *comm, ist_stream *stream, uint64_t bytes,
+                           cli_gather *gather)
 {
     ist_comm_info info = {.size = sizeof info};
     cli_gather_args *args = &gather->args;
@@ -34,7 +33,7 @@ ist_status cli_gather_open(ist_world *world, ist_comm *comm, ist_stream *stream,
     gather->stream = stream;
     gather->rank = info.rank;
     gather->rank_count = info.rank_count;
-    args->bytes = sizeof(cli_report);
+    args->bytes = bytes;
     args->inbox = args->bytes;
     args->words = args->inbox + info.rank_count * args->bytes;
     args->arrived = args->words + info.rank_count * sizeof(uint64_t);
@@ -58,24 +57,26 @@ void cli_gather_close(cli_gather *gather)
     }
 }
 
-/* Copies one report out, if it is one. */
-static ist_status fetch_report(cli_gather *gather, uint32_t rank, cli_report *report)
+/* Copies out what has come. */
+static ist_status fetch(cli_gather *gather, const uint32_t *arrived, void *gathered)
 {
-    const char *from = gather->memory + gather->args.inbox + rank * gather->args.bytes;
-    cli_report made;
-    IST_RETURN_IF_ERROR(ist_copy_to_host(gather->stream, &made, from, sizeof made));
-    if (made.magic == CLI_REPORT_MAGIC && made.rank == rank) {
-        *report = made;
+    uint64_t bytes = gather->args.bytes;
+    for (uint32_t rank = 0; rank < gather->rank_count; ++rank) {
+        if (arrived[rank] != 0) {
+            IST_RETURN_IF_ERROR(ist_copy_to_host(gather->stream, (char *)gathered + rank * bytes,
+                                                 gather->memory + gather->args.inbox + rank * bytes,
+                                                 bytes));
+        }
     }
     return IST_OK;
 }
 
-ist_status cli_gather_run(cli_gather *gather, uint32_t root, const cli_report *report,
-                          cli_report *gathered)
+ist_status cli_gather_run(cli_gather *gather, uint32_t root, const void *own, void *gathered)
 {
-    IST_RETURN_IF_ERROR(ist_copy_to_device(gather->stream, gather->memory, report, sizeof *report));
+    IST_RETURN_IF_ERROR(
+        ist_copy_to_device(gather->stream, gather->memory, own, gather->args.bytes));
     gather->args.root = root;
-    gather->args.tag = CLI_REPORT_MAGIC;
+    gather->args.tag = CLI_GATHER_TAG;
     IST_RETURN_IF_ERROR(
         ist_launch(gather->stream, &ist_kernel_cli_gather, 1, &gather->args, sizeof gather->args));
     IST_RETURN_IF_ERROR(ist_stream_sync(gather->stream, 0));
@@ -89,10 +90,8 @@ ist_status cli_gather_run(cli_gather *gather, uint32_t root, const cli_report *r
     ist_status status =
         ist_copy_to_host(gather->stream, arrived, gather->memory + gather->args.arrived,
                          gather->rank_count * sizeof *arrived);
-    for (uint32_t rank = 0; status == IST_OK && rank < gather->rank_count; ++rank) {
-        if (arrived[rank] != 0) {
-            status = fetch_report(gather, rank, &gathered[rank]);
-        }
+    if (status == IST_OK) {
+        status = fetch(gather, arrived, gathered);
     }
     free(arrived);
     return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernel `cli_gather`, one block a rank. Phases: every rank writes its report into the root's inbox
- * and then its word or signal there (release: the word says that the report lies there); the root
+/* Kernel `cli_gather`, one block a rank. Phases: every rank writes its record into the root's inbox
+ * and then its word or signal there (release: the word says that the record lies there); the root
  * waits for all of them, each for itself, and notes who has come.
  */
 #include "cli_gather.h"
@@ -31,7 +31,7 @@ IST_DEVICE_FN void gather_send(ist_coop *coop, const cli_gather_args *args)
     }
 }
 
-/* The root notes whose report has come. */
+/* The root notes whose record has come. */
 IST_DEVICE_FN void gather_receive(ist_coop *coop, const cli_gather_args *args)
 {
     const ist_dev_comm *dev = args->dev;

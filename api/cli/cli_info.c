@@ -18,8 +18,8 @@
 static const char help[] =
     "usage: isthmus info [OPTION...]\n"
     "\n"
-    "Shows versions, which backends can be used here and why others cannot, the settings that\n"
-    "environment variables make, and this machine.\n"
+    "Shows versions, which backends can be used here and why others cannot, what they can do here\n"
+    "with a reason for every no, the settings that environment variables make, and this machine.\n"
     "\n"
     "options:\n"
     "  --json       one JSON object\n"
@@ -35,7 +35,8 @@ static const char help[] =
     X("IST_LAUNCH", "ranks as processes: mpi, none", "as the launcher's variables say")            \
     X("IST_CHECK", "contract checks: calls, peers", "calls")                                       \
     X("IST_LOG", "log level: none, error, warn, info, trace", "library default")                   \
-    X("IST_CALL_FAULTS", "calls that fail on purpose", "none")
+    X("IST_CALL_FAULTS", "calls that fail on purpose", "none")                                     \
+    X("IST_CUDA_LSA", "most ranks of a load/store team on GPUs; 1: all over GIN", "no limit")
 
 typedef struct setting {
     const char *name;
@@ -62,7 +63,30 @@ static bool backend_at(uint32_t index, const char **name, const char **reason)
     return ist_backend_query(index, name, reason) == IST_OK;
 }
 
+static bool feature_at(uint32_t backend, uint32_t index, ist_feature *feature)
+{
+    *feature = (ist_feature){.size = sizeof(*feature)};
+    return ist_backend_feature(backend, index, feature) == IST_OK;
+}
+
 /* ------------------------------------------------------------------------------------ text */
+
+/* "cuda: what it can do here" */
+static void print_features(void)
+{
+    const char *name;
+    const char *reason;
+    for (uint32_t i = 0; backend_at(i, &name, &reason); ++i) {
+        ist_feature feature;
+        for (uint32_t k = 0; feature_at(i, k, &feature); ++k) {
+            if (k == 0) {
+                printf("\nfeatures of %s\n", name);
+            }
+            printf("  %-20s %s%s\n", feature.name, feature.value != NULL ? feature.value : "no: ",
+                   feature.value != NULL ? "" : feature.reason);
+        }
+    }
+}
 
 static int print_text(const char *host)
 {
@@ -75,6 +99,7 @@ static int print_text(const char *host)
         printf("  %-16s %s%s\n", name,
                reason == NULL ? "usable" : "not usable: ", reason == NULL ? "" : reason);
     }
+    print_features();
     printf("\nsettings\n");
     for (size_t i = 0; i < SETTING_COUNT; ++i) {
         bool set;
@@ -88,14 +113,29 @@ static int print_text(const char *host)
 
 /* ------------------------------------------------------------------------------------ JSON */
 
+/* {"name": {"value": …, "reason": …}}; NULL when out of memory */
+static json_t *feature_list(uint32_t backend)
+{
+    ist_feature feature;
+    json_t *object = json_object();
+    for (uint32_t k = 0; object != NULL && feature_at(backend, k, &feature); ++k) {
+        json_t *entry = json_pack("{s:s?, s:s?}", "value", feature.value, "reason", feature.reason);
+        if (json_object_set_new(object, feature.name, entry) != 0) {
+            json_decref(object);
+            object = NULL;
+        }
+    }
+    return object;
+}
+
 static json_t *backend_list(void)
 {
     const char *name;
     const char *reason;
     json_t *list = json_array();
     for (uint32_t i = 0; list != NULL && backend_at(i, &name, &reason); ++i) {
-        json_t *entry =
-            json_pack("{s:s, s:b, s:s?}", "name", name, "usable", reason == NULL, "reason", reason);
+        json_t *entry = json_pack("{s:s, s:b, s:s?, s:o}", "name", name, "usable", reason == NULL,
+                                  "reason", reason, "features", feature_list(i));
         if (json_array_append_new(list, entry) != 0) {
             json_decref(list);
             list = NULL;

@@ -18,6 +18,11 @@ static const char help[] =
     "  ep       run an expert-parallel dispatch and combine and check every byte\n"
     "  replay   run a recorded ep run again and compare the digest\n"
     "  info     show versions, usable backends, settings and this machine\n"
+    "  topo     show, explain, check, convert and compare topologies\n"
+    "  bench    time dispatch and combine, set-up, or run a soak, checked\n"
+    "  probe    measure the links and write the machine's profile\n"
+    "  whatif   estimate operations on a described cluster, without running them\n"
+    "  fit      fit the estimate's constants to timings, and judge them\n"
     "\n"
     "options:\n"
     "  -h, --help     this text; `isthmus COMMAND --help` for a command\n"
@@ -35,10 +40,20 @@ typedef struct command {
     int (*run)(int argc, char **argv);
 } command;
 
+#define COMMAND_LIST(X)                                                                            \
+    X("ep", cli_ep_command)                                                                        \
+    X("replay", cli_replay_command)                                                                \
+    X("info", cli_info_command)                                                                    \
+    X("topo", cli_topo_command)                                                                    \
+    X("bench", cli_bench_command)                                                                  \
+    X("probe", cli_probe_command)                                                                  \
+    X("whatif", cli_whatif_command)                                                                \
+    X("fit", cli_fit_command)
+
 static const command commands[] = {
-    {"ep", cli_ep_command},
-    {"replay", cli_replay_command},
-    {"info", cli_info_command},
+#define X(name, run) {name, run},
+    COMMAND_LIST(X)
+#undef X
 };
 
 static void complain(const char *name, const char *format, va_list list)

@@ -44,6 +44,7 @@
     X(STAGED, "staged", 0)                                                                         \
     X(GRAPH, "graph", 0)                                                                           \
     X(WINDOWS, "windows", 0)                                                                       \
+    X(BLOCKS, "blocks", 1)                                                                         \
     X(LINKS, "links", 1)                                                                           \
     X(BACKEND, "backend", 1)                                                                       \
     X(JSON, "json", 0)                                                                             \
@@ -68,6 +69,9 @@ static const struct option long_options[] = {
         {"topk", 1, NULL, OPTION_TOPK},
     {NULL, 0, NULL, 0}};
 
+/* The command whose options are read, in messages. */
+static const char *speaker = "ep";
+
 /* ------------------------------------------------------------------------------------ values */
 
 static int read_u64(const char *name, const char *text, uint64_t low, uint64_t high,
@@ -76,7 +80,7 @@ static int read_u64(const char *name, const char *text, uint64_t low, uint64_t h
     if (cli_parse_number(text, low, high, value)) {
         return CLI_OK;
     }
-    return cli_usage("ep", "--%s: '%s' is not a whole number from %" PRIu64 " to %" PRIu64, name,
+    return cli_usage(speaker, "--%s: '%s' is not a whole number from %" PRIu64 " to %" PRIu64, name,
                      text, low, high);
 }
 
@@ -117,7 +121,7 @@ static int refuse_word(const char *name, const char *text, const word *words)
             cli_text_append(&expected, "%s%s", at == words ? "" : ", ", at->text);
         }
     }
-    int status = cli_usage("ep", "--%s: '%s' is not one of %s", name, text,
+    int status = cli_usage(speaker, "--%s: '%s' is not one of %s", name, text,
                            expected.failed ? "the words it takes" : expected.bytes);
     cli_text_free(&expected);
     return status;
@@ -157,7 +161,7 @@ static int read_routing(cli_options *options, const char *text)
     const char *reason;
     cli_routing_free(&options->routing);
     if (!cli_routing_parse(text, &options->routing, &reason)) {
-        return cli_usage("ep", "--routing: %s", reason);
+        return cli_usage(speaker, "--routing: %s", reason);
     }
     return CLI_OK;
 }
@@ -169,9 +173,9 @@ static int fault_status(const char *name, ist_status status)
         return CLI_OK;
     }
     if (status == IST_ERR_MEMORY) {
-        return cli_failed("ep", "--%s: out of memory", name);
+        return cli_failed(speaker, "--%s: out of memory", name);
     }
-    return cli_usage("ep", "--%s: %s", name, cli_error_text(status));
+    return cli_usage(speaker, "--%s: %s", name, cli_error_text(status));
 }
 
 static int read_faults(cli_options *options, const char *text)
@@ -188,7 +192,8 @@ static int read_deadline(cli_options *options, const char *text)
     if (cli_parse_duration(text, &options->deadline_ns) && options->deadline_ns >= 1000) {
         return CLI_OK;
     }
-    return cli_usage("ep", "--deadline: '%s' is not a time from 1us, like 500us, 2ms or 1s", text);
+    return cli_usage(speaker, "--deadline: '%s' is not a time from 1us, like 500us, 2ms or 1s",
+                     text);
 }
 
 static int read_expect(cli_options *options, const char *text)
@@ -199,7 +204,7 @@ static int read_expect(cli_options *options, const char *text)
     if (strlen(text) == 16 && *end == '\0') {
         return CLI_OK;
     }
-    return cli_usage("ep", "--expect: '%s' is not a digest of 16 hexadecimal digits", text);
+    return cli_usage(speaker, "--expect: '%s' is not a digest of 16 hexadecimal digits", text);
 }
 
 /* ------------------------------------------------------------------------------------ options */
@@ -276,7 +281,7 @@ static int set_cluster(cli_options *options, const char *text)
 {
     free(options->cluster);
     options->cluster = strdup(text);
-    return options->cluster != NULL ? CLI_OK : cli_failed("ep", "out of memory");
+    return options->cluster != NULL ? CLI_OK : cli_failed(speaker, "out of memory");
 }
 
 static int read_option(cli_options *options, option_id id, const char *text)
@@ -305,6 +310,7 @@ static int read_option(cli_options *options, option_id id, const char *text)
     case OPTION_STAGED: options->staged = true; return CLI_OK;
     case OPTION_GRAPH: options->graph = true; return CLI_OK;
     case OPTION_WINDOWS: options->windows = true; return CLI_OK;
+    case OPTION_BLOCKS: return read_u32("blocks", text, 1, 65536, &options->blocks);
     case OPTION_LINKS: return read_links(options, text);
     case OPTION_BACKEND: options->backend = text; return CLI_OK;
     case OPTION_JSON: options->json = true; return CLI_OK;
@@ -324,9 +330,9 @@ static int bad_option(int argc, char **argv, int found)
 {
     const char *text = optind > 0 && optind <= argc ? argv[optind - 1] : "";
     if (found == ':') {
-        return cli_usage("ep", "%s needs a value", text);
+        return cli_usage(speaker, "%s needs a value", text);
     }
-    return cli_usage("ep", "unknown option '%s'", text);
+    return cli_usage(speaker, "unknown option '%s'", text);
 }
 
 static int read_list(int argc, char **argv, cli_options *options)
@@ -348,14 +354,14 @@ static int read_list(int argc, char **argv, cli_options *options)
         }
     }
     if (optind < argc) {
-        return cli_usage("ep", "unexpected argument '%s'", argv[optind]);
+        return cli_usage(speaker, "unexpected argument '%s'", argv[optind]);
     }
     return CLI_OK;
 }
 
 /* ------------------------------------------------------------------------------------ together */
 
-static uint32_t launched_count(void)
+uint32_t cli_launched_count(void)
 {
     const char *wish = getenv("IST_LAUNCH");
     const char *size = getenv("OMPI_COMM_WORLD_SIZE");
@@ -374,7 +380,7 @@ static int settle_ranks(cli_options *options)
 {
     char line[48];
     if (options->rank_count == 0) {
-        options->rank_count = launched_count();
+        options->rank_count = cli_launched_count();
     }
     if (options->rank_count == 0 && !options->cluster_given) {
         options->rank_count = options->node_count == 0 ? 8 : 8 * options->node_count;
@@ -383,10 +389,10 @@ static int settle_ranks(cli_options *options)
         return CLI_OK;
     }
     if (options->cluster_given) {
-        return cli_usage("ep", "--nodes and --cluster exclude each other");
+        return cli_usage(speaker, "--nodes and --cluster exclude each other");
     }
     if (options->rank_count % options->node_count != 0) {
-        return cli_usage("ep", "--nodes: %u ranks do not spread evenly over %u nodes",
+        return cli_usage(speaker, "--nodes: %u ranks do not spread evenly over %u nodes",
                          options->rank_count, options->node_count);
     }
     snprintf(line, sizeof line, "%ux%u", options->node_count,
@@ -410,13 +416,13 @@ static int settle_table(cli_options *options)
         bool all = ranks != 0 && rows % ranks == 0;
         uint64_t tokens = all ? rows / ranks : rows;
         if (tokens > TOKENS_MAX) {
-            return cli_usage("ep", "--routing: %" PRIu64 " rows are more than a rank's tokens",
+            return cli_usage(speaker, "--routing: %" PRIu64 " rows are more than a rank's tokens",
                              tokens);
         }
         options->tokens = (uint32_t)tokens;
     }
     if (table->row_count != options->tokens && table->row_count != options->tokens * ranks) {
-        return cli_usage("ep",
+        return cli_usage(speaker,
                          "--routing: %" PRIu64 " rows are neither the %u tokens of one rank nor "
                          "those of all ranks",
                          table->row_count, options->tokens);
@@ -432,13 +438,13 @@ static int settle_routing(cli_options *options)
         return status;
     }
     if (options->topk > options->experts) {
-        return cli_usage("ep", "--top-k: %u is more than the %u experts", options->topk,
+        return cli_usage(speaker, "--top-k: %u is more than the %u experts", options->topk,
                          options->experts);
     }
     options->routing.expert_count = options->experts;
     options->routing.topk = options->topk;
     if (!cli_routing_prepare(&options->routing, &reason)) {
-        return cli_usage("ep", "--routing: %s", reason);
+        return cli_usage(speaker, "--routing: %s", reason);
     }
     return CLI_OK;
 }
@@ -450,7 +456,7 @@ static int settle_faults(cli_options *options)
         return CLI_OK;
     }
     if (options->rank_count == 0) {
-        return cli_usage("ep", "--faults-random: needs --ranks");
+        return cli_usage(speaker, "--faults-random: needs --ranks");
     }
     return fault_status(
         "faults-random",
@@ -504,13 +510,14 @@ static bool wants_demo(int argc, char **argv)
 int cli_options_read(int argc, char **argv, cli_options *options)
 {
     set_defaults(options);
+    speaker = argv[0];
     if (ist_fault_plan_open(&options->plan) != IST_OK) {
-        return cli_failed("ep", "out of memory");
+        return cli_failed(speaker, "out of memory");
     }
     int count = argc;
     char **list = wants_demo(argc, argv) ? with_demo(argc, argv, &count) : argv;
     if (list == NULL) {
-        return cli_failed("ep", "out of memory");
+        return cli_failed(speaker, "out of memory");
     }
     int status = read_list(count, list, options);
     if (list != argv) {
@@ -608,6 +615,7 @@ void cli_options_append(const cli_options *options, uint32_t rank_count, const c
     line_flag(text, "staged", options->staged);
     line_flag(text, "graph", options->graph);
     line_flag(text, "windows", options->windows);
+    line_number(text, "blocks", options->blocks);
     line_word(text, "links", options->links == IST_LINKS_MAX_MIN ? "max-min" : NULL);
 }
 

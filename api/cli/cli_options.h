@@ -35,6 +35,7 @@ typedef struct cli_options {
     uint64_t random_seed;
     bool random_seed_given;
     uint32_t iterations;
+    uint32_t blocks;      /* most device blocks of an operation; 0: all */
     uint32_t readmit;     /* step after which late ranks are re-admitted; 0: none */
     uint64_t deadline_ns; /* 0: the library's */
     bool staged;
@@ -64,6 +65,9 @@ void cli_options_append(const cli_options *options, uint32_t rank_count, const c
 /* Appends "isthmus ep …", the faults included. */
 void cli_options_append_line(const cli_options *options, uint32_t rank_count, const char *backend,
                              cli_text *text);
+
+/* Ranks that a launcher has started as processes; 0: none. */
+uint32_t cli_launched_count(void);
 
 /* Tokens that a rank dispatches: all alike, or uneven ones drawn from the seed. */
 uint32_t cli_options_tokens(const cli_options *options, uint32_t rank, uint32_t rank_count);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(sizeof(cli_report) % 16 == 0, "reports travel in units of 16 bytes");
+
 /* ------------------------------------------------------------------------------------ the run */
 
 static ist_status make_room(cli_run *run, uint32_t rank_count)
@@ -22,8 +24,7 @@ static ist_status make_room(cli_run *run, uint32_t rank_count)
     return IST_OK;
 }
 
-/* Every rank signs in; the first one makes room for the reports. */
-static ist_status sign_in(cli_run *run, ist_world *world, cli_rank *rank)
+ist_status cli_rank_sign_in(cli_run *run, ist_world *world, cli_rank *rank)
 {
     ist_status status = IST_OK;
     rank->run = run;
@@ -140,6 +141,16 @@ static ist_status run_steps(cli_rank *rank, bool *evicted)
 
 /* ------------------------------------------------------------------------------------ the program */
 
+/* What came but is no report counts as not come. */
+static void forget_strangers(cli_run *run)
+{
+    for (uint32_t r = 0; r < run->rank_count; ++r) {
+        if (run->gathered[r].magic != CLI_REPORT_MAGIC || run->gathered[r].rank != r) {
+            memset(&run->gathered[r], 0, sizeof run->gathered[r]);
+        }
+    }
+}
+
 static ist_status finish(cli_rank *rank, bool evicted)
 {
     if (evicted) {
@@ -151,19 +162,24 @@ static ist_status finish(cli_rank *rank, bool evicted)
     rank->report->state = CLI_STATE_DONE;
     rank->report->generation = rank->generation;
     rank->report->mask_hash = cli_hash_bytes(rank->scratch.mask, bytes, 0);
-    return cli_gather_run(&rank->gather, lowest_active(rank), rank->report, rank->run->gathered);
+    IST_RETURN_IF_ERROR(
+        cli_gather_run(&rank->gather, lowest_active(rank), rank->report, rank->run->gathered));
+    forget_strangers(rank->run);
+    return IST_OK;
 }
 
 static ist_status run_rank(cli_rank *rank)
 {
     bool evicted;
     IST_RETURN_IF_ERROR(cli_rank_open(rank));
+    IST_RETURN_IF_ERROR(
+        cli_gather_open(rank->world, rank->comm, rank->stream, sizeof(cli_report), &rank->gather));
     IST_RETURN_IF_ERROR(cli_rank_read_mask(rank));
     IST_RETURN_IF_ERROR(run_steps(rank, &evicted));
     return finish(rank, evicted);
 }
 
-static void note_failure(cli_report *report, ist_status status)
+void cli_rank_note_failure(cli_report *report, ist_status status)
 {
     ist_error error = {.size = sizeof error};
     report->state = status == IST_ERR_KILLED ? CLI_STATE_KILLED : CLI_STATE_FAILED;
@@ -179,11 +195,11 @@ ist_status cli_rank_main(ist_world *world, void *arg)
     if (rank == NULL) {
         return ist_raise(IST_ERR_MEMORY, NULL, "no memory for a rank");
     }
-    ist_status status = sign_in(arg, world, rank);
+    ist_status status = cli_rank_sign_in(arg, world, rank);
     if (status == IST_OK) {
         status = run_rank(rank);
         if (status < 0) {
-            note_failure(rank->report, status);
+            cli_rank_note_failure(rank->report, status);
         }
         cli_rank_close(rank);
     }

@@ -60,7 +60,12 @@ typedef struct cli_scratch {
     uint64_t *excluded; /* words: tried by the check */
 } cli_scratch;
 
-typedef struct cli_rank {
+typedef struct cli_rank cli_rank;
+
+/* Enqueues what one operation of a step needs. */
+typedef ist_status (*cli_enqueue)(cli_rank *rank);
+
+struct cli_rank {
     cli_run *run;
     const cli_options *options;
     ist_world *world;
@@ -87,7 +92,9 @@ typedef struct cli_rank {
     cli_gather gather;
     cli_memory memory;
     cli_scratch scratch;
-} cli_rank;
+    cli_enqueue dispatch; /* routing included */
+    cli_enqueue combine;
+};
 
 /* Outputs that are to be compared, and how their operation ended. */
 typedef struct cli_check {
@@ -96,19 +103,42 @@ typedef struct cli_check {
     const ist_completion *record;
 } cli_check;
 
+/* Enters a rank into the run; the first one of the process makes room for the reports. */
+ist_status cli_rank_sign_in(cli_run *run, ist_world *world, cli_rank *rank);
+
+/* Writes down in the rank's report why it ended. */
+void cli_rank_note_failure(cli_report *report, ist_status status);
+
 /* Program of a rank; `arg` is the cli_run. */
 ist_status cli_rank_main(ist_world *world, void *arg);
 
 /* Opens everything; what was opened before a failure is closed by cli_rank_close(). */
 ist_status cli_rank_open(cli_rank *rank);
+/* Its parts, in this order. */
+ist_status cli_rank_open_comm(cli_rank *rank); /* and a stream */
+ist_status cli_rank_open_memory(cli_rank *rank);
+ist_status cli_rank_open_windows(cli_rank *rank);
+ist_status cli_rank_open_group(cli_rank *rank);
+ist_status cli_rank_open_handle(cli_rank *rank);
 void cli_rank_close(cli_rank *rank);
+
+/* Puts tokens, routing and weights of a step into device memory. */
+ist_status cli_rank_upload(cli_rank *rank, uint32_t number);
 
 /* One step. *evicted: the peers have gone on without this rank. */
 ist_status cli_rank_step(cli_rank *rank, uint32_t number, bool *evicted);
 
-/* Enqueues the operations of a step, directly or as graphs. */
+/* Checks what the last dispatch and combine of a step have left, which was run again since. */
+ist_status cli_rank_check_again(cli_rank *rank, uint32_t number);
+
+/* Enqueue the operations of a step, directly or as graphs; what cli_rank_open() sets. */
 ist_status cli_rank_enqueue_dispatch(cli_rank *rank);
 ist_status cli_rank_enqueue_combine(cli_rank *rank);
+
+/* The parts of these: the routing, and the operations alone. */
+ist_status cli_rank_route(cli_rank *rank);
+ist_status cli_rank_dispatch(cli_rank *rank);
+ist_status cli_rank_combine(cli_rank *rank);
 
 /* Fills outputs with poison before the step. */
 ist_status cli_check_poison(cli_rank *rank, const ep_oracle_received *full);

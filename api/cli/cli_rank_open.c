@@ -14,7 +14,7 @@ typedef struct room {
     bool windowed;
 } room;
 
-static ist_status allocate_device(cli_rank *rank)
+ist_status cli_rank_open_memory(cli_rank *rank)
 {
     const cli_options *o = rank->options;
     cli_memory *m = &rank->memory;
@@ -43,7 +43,7 @@ static ist_status allocate_device(cli_rank *rank)
     return IST_OK;
 }
 
-static ist_status open_windows(cli_rank *rank)
+ist_status cli_rank_open_windows(cli_rank *rank)
 {
     uint64_t rows = (uint64_t)rank->block_count * rank->block_rows;
     uint64_t in = (uint64_t)rank->options->tokens * rank->row_bytes;
@@ -104,7 +104,7 @@ static void measure(cli_rank *rank)
     }
 }
 
-static ist_status open_group(cli_rank *rank)
+ist_status cli_rank_open_group(cli_rank *rank)
 {
     const cli_options *o = rank->options;
     ist_ep_group_desc desc = {
@@ -113,25 +113,38 @@ static ist_status open_group(cli_rank *rank)
         .tokens_per_rank_max = o->tokens,
         .topk_max = o->topk,
         .token_bytes_max = rank->row_bytes,
+        .block_count_max = o->blocks,
         .zero_copy = o->windows ? IST_EP_ZERO_COPY_ON : IST_EP_ZERO_COPY_AUTO,
         .enable_mask = 1,
     };
-    IST_RETURN_IF_ERROR(ist_ep_group_open(rank->comm, &desc, &rank->group));
-    return ist_ep_handle_init(rank->group, o->layout, o->topk, NULL, 0, &rank->handle);
+    return ist_ep_group_open(rank->comm, &desc, &rank->group);
 }
 
-ist_status cli_rank_open(cli_rank *rank)
+ist_status cli_rank_open_handle(cli_rank *rank)
+{
+    return ist_ep_handle_init(rank->group, rank->options->layout, rank->options->topk, NULL, 0,
+                              &rank->handle);
+}
+
+ist_status cli_rank_open_comm(cli_rank *rank)
 {
     ist_comm_desc desc = {
         .size = sizeof desc, .fault_tolerant = 1, .deadline_ns = rank->options->deadline_ns};
     measure(rank);
+    rank->dispatch = cli_rank_enqueue_dispatch;
+    rank->combine = cli_rank_enqueue_combine;
     IST_RETURN_IF_ERROR(allocate_host(rank));
     IST_RETURN_IF_ERROR(ist_stream_open(rank->world, &rank->stream));
-    IST_RETURN_IF_ERROR(ist_comm_open(rank->world, &desc, &rank->comm));
-    IST_RETURN_IF_ERROR(allocate_device(rank));
-    IST_RETURN_IF_ERROR(open_windows(rank));
-    IST_RETURN_IF_ERROR(open_group(rank));
-    return cli_gather_open(rank->world, rank->comm, rank->stream, &rank->gather);
+    return ist_comm_open(rank->world, &desc, &rank->comm);
+}
+
+ist_status cli_rank_open(cli_rank *rank)
+{
+    IST_RETURN_IF_ERROR(cli_rank_open_comm(rank));
+    IST_RETURN_IF_ERROR(cli_rank_open_memory(rank));
+    IST_RETURN_IF_ERROR(cli_rank_open_windows(rank));
+    IST_RETURN_IF_ERROR(cli_rank_open_group(rank));
+    return cli_rank_open_handle(rank);
 }
 
 static void free_host(cli_scratch *scratch)

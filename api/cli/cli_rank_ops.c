@@ -42,12 +42,17 @@ static void bind_window(ist_tensor *tensor, ist_window *window)
     }
 }
 
-static ist_status dispatch(cli_rank *rank)
+ist_status cli_rank_route(cli_rank *rank)
+{
+    ist_tensor topk = tensor2(IST_I32, rank->token_count, rank->options->topk, rank->memory.topk);
+    return ist_ep_handle_update(rank->handle, &topk, rank->stream);
+}
+
+ist_status cli_rank_dispatch(cli_rank *rank)
 {
     const cli_options *o = rank->options;
     const cli_memory *m = &rank->memory;
     bool em = rank->expert_major;
-    ist_tensor topk = tensor2(IST_I32, rank->token_count, o->topk, m->topk);
     ist_tensor tokens = tensor2(o->dtype, rank->token_count, o->hidden, m->tokens);
     ist_tensor weights = tensor2(IST_F32, rank->token_count, o->topk, m->weights);
     ist_tensor received =
@@ -64,12 +69,11 @@ static ist_status dispatch(cli_rank *rank)
     ist_ep_layout_info info = {sizeof info, IST_EP_ID_LOCAL, em ? &counters : NULL,
                                em ? NULL : &counters};
     ist_ep_op_desc desc = {.size = sizeof desc, .send_only = o->staged};
-    IST_RETURN_IF_ERROR(ist_ep_handle_update(rank->handle, &topk, rank->stream));
     IST_RETURN_IF_ERROR(ist_ep_dispatch(rank->handle, &in, &out, &info, &desc, rank->stream));
     return o->staged ? ist_ep_complete(rank->handle, rank->stream) : IST_OK;
 }
 
-static ist_status combine(cli_rank *rank)
+ist_status cli_rank_combine(cli_rank *rank)
 {
     const cli_options *o = rank->options;
     const cli_memory *m = &rank->memory;
@@ -87,8 +91,14 @@ static ist_status combine(cli_rank *rank)
     return o->staged ? ist_ep_complete(rank->handle, rank->stream) : IST_OK;
 }
 
+static ist_status route_and_dispatch(cli_rank *rank)
+{
+    IST_RETURN_IF_ERROR(cli_rank_route(rank));
+    return cli_rank_dispatch(rank);
+}
+
 /* Captures `enqueue` the first time, then launches what was captured. */
-static ist_status replay(cli_rank *rank, ist_status (*enqueue)(cli_rank *rank), ist_graph **graph)
+static ist_status replay(cli_rank *rank, cli_enqueue enqueue, ist_graph **graph)
 {
     if (*graph == NULL) {
         IST_RETURN_IF_ERROR(ist_graph_begin(rank->stream));
@@ -102,10 +112,12 @@ static ist_status replay(cli_rank *rank, ist_status (*enqueue)(cli_rank *rank), 
 
 ist_status cli_rank_enqueue_dispatch(cli_rank *rank)
 {
-    return rank->options->graph ? replay(rank, dispatch, &rank->dispatch_graph) : dispatch(rank);
+    return rank->options->graph ? replay(rank, route_and_dispatch, &rank->dispatch_graph)
+                                : route_and_dispatch(rank);
 }
 
 ist_status cli_rank_enqueue_combine(cli_rank *rank)
 {
-    return rank->options->graph ? replay(rank, combine, &rank->combine_graph) : combine(rank);
+    return rank->options->graph ? replay(rank, cli_rank_combine, &rank->combine_graph)
+                                : cli_rank_combine(rank);
 }

@@ -38,6 +38,17 @@ static ist_status upload(cli_rank *rank, const cli_step *step)
                               entries * sizeof(float));
 }
 
+ist_status cli_rank_upload(cli_rank *rank, uint32_t number)
+{
+    const cli_step *step = cli_steps_get(&rank->run->steps, number, rank->rank_count);
+    if (step == NULL) {
+        return ist_raise(IST_ERR_MEMORY, NULL, "no host memory for step %u", number);
+    }
+    ist_status status = upload(rank, step);
+    cli_steps_put(&rank->run->steps, step);
+    return status;
+}
+
 static void show(cli_rank *rank, const cli_step *step, const char *what)
 {
     cli_progress_show(&rank->run->progress, what, rank->rank, step->number,
@@ -76,7 +87,7 @@ static ist_status run_dispatch(cli_rank *rank, const cli_check *check, cli_step_
 {
     ist_completion record;
     uint64_t begin = ist_world_clock_ns(rank->world);
-    IST_RETURN_IF_ERROR(cli_rank_enqueue_dispatch(rank));
+    IST_RETURN_IF_ERROR(rank->dispatch(rank));
     IST_RETURN_IF_ERROR(finish(rank, IST_EP_OP_DISPATCH, &record, evicted));
     cli_check ended = {check->step, check->full, &record};
     note->dispatch_ns = ist_world_clock_ns(rank->world) - begin;
@@ -92,7 +103,7 @@ static ist_status run_combine(cli_rank *rank, const cli_check *check, cli_step_r
 {
     ist_completion record;
     uint64_t begin = ist_world_clock_ns(rank->world);
-    IST_RETURN_IF_ERROR(cli_rank_enqueue_combine(rank));
+    IST_RETURN_IF_ERROR(rank->combine(rank));
     IST_RETURN_IF_ERROR(finish(rank, IST_EP_OP_COMBINE, &record, evicted));
     cli_check ended = {check->step, check->full, &record};
     note->combine_ns = ist_world_clock_ns(rank->world) - begin;
@@ -150,5 +161,47 @@ ist_status cli_rank_step(cli_rank *rank, uint32_t number, bool *evicted)
     note->wrong_rows = rank->report->wrong_rows - wrong;
     ep_oracle_received_free(&full);
     cli_steps_put(&rank->run->steps, step);
+    return status;
+}
+
+/* Reads the operation's record, which has to be complete. */
+static ist_status look_back(cli_rank *rank, ist_ep_op op, ist_completion *record)
+{
+    bool evicted = false;
+    IST_RETURN_IF_ERROR(finish(rank, op, record, &evicted));
+    if (record->status != IST_OK) {
+        return ist_raise(IST_ERR_RANK_LOST, NULL,
+                         "rank %u: a step that was run again ended with %s", rank->rank,
+                         ist_status_name(record->status));
+    }
+    return IST_OK;
+}
+
+static ist_status check_again(cli_rank *rank, const cli_step *step, const ep_oracle_received *full)
+{
+    ist_completion record;
+    cli_check check = {step, full, &record};
+    /* The combine first: checking a dispatch lets the experts work anew. */
+    IST_RETURN_IF_ERROR(look_back(rank, IST_EP_OP_COMBINE, &record));
+    IST_RETURN_IF_ERROR(cli_check_combine(rank, &check));
+    IST_RETURN_IF_ERROR(look_back(rank, IST_EP_OP_DISPATCH, &record));
+    return cli_check_dispatch(rank, &check);
+}
+
+ist_status cli_rank_check_again(cli_rank *rank, uint32_t number)
+{
+    const cli_step *step = cli_steps_get(&rank->run->steps, number, rank->rank_count);
+    ep_oracle_received full = {0};
+    ist_status status = IST_OK;
+    if (step == NULL || !ep_oracle_receive(&step->oracle, rank->rank, NULL, &full)) {
+        status = ist_raise(IST_ERR_MEMORY, NULL, "no host memory for step %u", number);
+    }
+    if (status == IST_OK) {
+        status = check_again(rank, step, &full);
+        ep_oracle_received_free(&full);
+    }
+    if (step != NULL) {
+        cli_steps_put(&rank->run->steps, step);
+    }
     return status;
 }

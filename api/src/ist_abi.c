@@ -294,6 +294,13 @@ FIELD(ist_backend_world, rank_main, 56);
 FIELD(ist_backend_world, context, 64);
 BYTES(ist_backend_world, 72);
 
+FIELD(ist_feature, size, 0);
+FIELD(ist_feature, reserved, 4);
+FIELD(ist_feature, name, 8);
+FIELD(ist_feature, value, 16);
+FIELD(ist_feature, reason, 24);
+BYTES(ist_feature, 32);
+
 FIELD(ist_backend, size, 0);
 FIELD(ist_backend, abi, 4);
 FIELD(ist_backend, name, 8);
@@ -302,7 +309,8 @@ FIELD(ist_backend, reserved, 20);
 FIELD(ist_backend, probe, 24);
 FIELD(ist_backend, world_run, 32);
 FIELD(ist_backend, ops, 40);
-BYTES(ist_backend, 48);
+FIELD(ist_backend, feature, 48);
+BYTES(ist_backend, 56);
 
 /* team.h */
 FIELD(ist_team, rank_count, 0);

@@ -129,6 +129,8 @@ static void fill_geometry(const ist_comm *comm, const ist_ep_group_desc *desc, u
     geometry->rank_count = comm->rank_count;
     geometry->lsa_size = comm->lsa_size;
     geometry->expert_count = desc->expert_count;
+    geometry->expert_base = desc->expert_count / comm->rank_count;
+    geometry->expert_extra = desc->expert_count % comm->rank_count;
     geometry->tokens_max = desc->tokens_per_rank_max;
     geometry->topk_max =
         desc->topk_max != 0 ? desc->topk_max : smaller(desc->expert_count, TOPK_DEFAULT);

@@ -175,7 +175,6 @@ static void fill_op(ist_ep_handle *handle, ist_ep_op op, const ist_ep_op_desc *d
     args->handle = handle->mem;
     args->record =
         (ist_ep_record_head *)(void *)(handle->report + ist_ep_record_offset(ranks, (uint32_t)op));
-    args->issue = handle->issue_count + 1u;
     args->deadline_ns = desc->deadline_ns != 0 ? desc->deadline_ns : group->deadline_ns;
     args->row_bytes = row_bytes;
     args->rows = place->address;
@@ -185,8 +184,15 @@ static void fill_op(ist_ep_handle *handle, ist_ep_op op, const ist_ep_op_desc *d
     args->operation = (uint32_t)op;
     args->layout = (uint32_t)handle->layout;
     args->topk = handle->topk;
+    args->topk_inverse = (uint32_t)(((UINT64_C(1) << 32) + handle->topk - 1u) / handle->topk);
     args->dtype = (uint32_t)tokens->dtype;
     args->token_count = handle->token_count;
+}
+
+/* The number that the record gets. Replays come in any order, so they leave it as it is. */
+static uint64_t issue_number(const ist_ep_handle *handle, const ist_stream *stream)
+{
+    return ist_stream_capturing(stream) ? 0 : handle->issue_count + 1u;
 }
 
 /* Books an operation that has been enqueued. */
@@ -333,6 +339,7 @@ ist_status ist_ep_dispatch(ist_ep_handle *handle, const ist_ep_dispatch_in *in,
     IST_RETURN_IF_ERROR(read_dispatch(handle, in, out, info, desc, &call));
     ist_ep_dispatch_args args = {0};
     IST_RETURN_IF_ERROR(check_dispatch(handle, &call, &args));
+    args.op.issue = issue_number(handle, stream);
     IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_dispatch, &args, sizeof(args)));
     note_issued(handle, IST_EP_OP_DISPATCH, stream, call.desc.send_only != 0);
     handle->pending.args.dispatch = args;
@@ -436,6 +443,7 @@ ist_status ist_ep_combine(ist_ep_handle *handle, const ist_ep_combine_in *in,
     IST_RETURN_IF_ERROR(read_combine(handle, in, out, desc, &call));
     ist_ep_combine_args args = {0};
     IST_RETURN_IF_ERROR(check_combine(handle, &call, &args));
+    args.op.issue = issue_number(handle, stream);
     IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_combine, &args, sizeof(args)));
     note_issued(handle, IST_EP_OP_COMBINE, stream, call.desc.send_only != 0);
     handle->pending.args.combine = args;

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <string.h>
 
 #define RECORD "ep.record"
 
@@ -34,23 +35,33 @@ static ist_status check_record(const ist_ep_handle *handle, ist_ep_op op,
     return IST_OK;
 }
 
-/* Reads the record twice around its words: what changed in between is not the answer. */
+/* Whether the words that were read are those of one operation. */
+static bool whole(const ist_ep_record_head *head, const uint64_t *lost, uint32_t words)
+{
+    uint64_t mix = 0;
+    for (uint32_t w = 0; w < words; ++w) {
+        mix += ist_ep_record_mix(lost[w], w);
+    }
+    return head->check == ist_ep_record_check(head, mix);
+}
+
+/* Reads the record. It may change meanwhile: what is not of one operation has not ended. */
 static ist_status peek(const ist_ep_handle *handle, ist_ep_op op, ist_ep_record_head *head,
                        uint64_t *lost_words, bool *ended)
 {
     ist_world *world = handle->object.world;
     uint32_t ranks = handle->group->geometry.rank_count;
+    uint32_t words = IST_MASK_WORDS(ranks);
+    uint64_t lost[IST_EP_RANKS_MAX / 64u];
     const uint8_t *at = handle->report + ist_ep_record_offset(ranks, (uint32_t)op);
-    ist_ep_record_head after;
     IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, at, head, sizeof(*head)));
-    *ended = head->done == head->started && head->issue >= handle->issued[op] && head->done != 0;
-    if (!*ended || lost_words == NULL) {
-        return IST_OK;
+    IST_RETURN_IF_ERROR(
+        world->ops.mem_peek(world->self, at + sizeof(*head), lost, words * sizeof(lost[0])));
+    *ended = head->done == head->started && head->issue >= handle->issued[op] && head->done != 0 &&
+             whole(head, lost, words);
+    if (*ended && lost_words != NULL) {
+        memcpy(lost_words, lost, words * sizeof(lost[0]));
     }
-    IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, at + sizeof(*head), lost_words,
-                                            IST_MASK_WORDS(ranks) * sizeof(uint64_t)));
-    IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, at, &after, sizeof(after)));
-    *ended = after.started == head->started;
     return IST_OK;
 }
 

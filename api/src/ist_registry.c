@@ -15,6 +15,9 @@
 
 #define BACKEND_COUNT_MAX 16u
 #define REASON_BYTES 256u
+/* Of ist_backend without what was appended later. */
+#define BACKEND_BYTES_FIRST offsetof(ist_backend, feature)
+#define FEATURE_BYTES_FIRST sizeof(ist_feature)
 #define CUDA_NAME "cuda"
 
 typedef struct entry {
@@ -42,11 +45,11 @@ ist_status ist_backend_check(const ist_backend *backend)
                               backend->abi, "backend.abi is %u, this library speaks %u",
                               backend->abi, IST_BACKEND_ABI);
     }
-    if (backend->size < sizeof(ist_backend)) {
+    if (backend->size < BACKEND_BYTES_FIRST) {
         return ist_fail_value(NULL, IST_ERR_ABI, "backend.size", "backend.register",
-                              sizeof(ist_backend), backend->size,
+                              BACKEND_BYTES_FIRST, backend->size,
                               "backend.size is %u, at least %zu is required", backend->size,
-                              sizeof(ist_backend));
+                              BACKEND_BYTES_FIRST);
     }
     if (backend->name == NULL || backend->name[0] == '\0') {
         return bad_backend(IST_ERR_ARGUMENT, "backend.name", "backend.name is empty");
@@ -160,6 +163,41 @@ ist_status ist_backend_query(uint32_t index, const char **name, const char **rea
     pthread_mutex_unlock(&lock);
     /* The end of the list is how a caller learns the count: no record, no log line. */
     return status;
+}
+
+static ist_status check_feature(const ist_feature *feature, ist_feature *checked)
+{
+    IST_RETURN_IF_ERROR(ist_check_pointer(NULL, feature, "feature", "backend.feature"));
+    IST_RETURN_IF_ERROR(ist_desc_read(NULL, feature, FEATURE_BYTES_FIRST, checked, sizeof(*checked),
+                                      "feature", "backend.feature"));
+    return ist_check_reserved(NULL, &checked->reserved, sizeof(checked->reserved),
+                              "feature.reserved", "backend.feature");
+}
+
+/* Whether there is such a feature; filled then. Called with the lock held. */
+static bool find_feature(entry *of, uint32_t index, ist_feature *filled)
+{
+    (void)unusable_reason(of); /* opens the module */
+    const ist_backend *backend = of->backend;
+    return backend != NULL && backend->size >= sizeof(*backend) && backend->feature != NULL &&
+           backend->feature(index, filled);
+}
+
+ist_status ist_backend_feature(uint32_t backend, uint32_t index, ist_feature *feature)
+{
+    ist_feature checked;
+    IST_RETURN_IF_ERROR(check_feature(feature, &checked));
+    ist_feature filled = {.size = feature->size};
+    pthread_mutex_lock(&lock);
+    add_builtins();
+    bool there = backend < entry_count && find_feature(&entries[backend], index, &filled);
+    pthread_mutex_unlock(&lock);
+    if (!there) {
+        return IST_ERR_RANGE;
+    }
+    filled.size = feature->size;
+    memcpy(feature, &filled, feature->size < sizeof(filled) ? feature->size : sizeof(filled));
+    return IST_OK;
 }
 
 /* "cuda, sim" */

@@ -3,6 +3,7 @@
  * The table of the CUDA backend, and what it tells of itself. The module's one exported symbol.
  */
 #include "cuda_comm.h"
+#include "cuda_features.h"
 #include "cuda_world.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ static ist_status cuda_caps(void *self, ist_backend_caps *caps)
 static ist_status cuda_clock_read(void *self, uint64_t *now_ns)
 {
     const cuda_rank *rank = self;
-    *now_ns = cuda_now_ns() - rank->world->began_ns;
+    *now_ns = cuda_now_ns() - rank->began_ns;
     return IST_OK;
 }
 
@@ -98,4 +99,5 @@ __attribute__((visibility("default"))) const ist_backend ist_backend_cuda = {
     .probe = cuda_driver_open,
     .world_run = cuda_world_run,
     .ops = &cuda_ops,
+    .feature = cuda_feature,
 };

@@ -33,7 +33,7 @@ typedef struct cuda_offer {
 typedef struct cuda_mapping {
     void *local;
     uint64_t bytes;
-    void **members;        /* [lsa_size] addresses, the own one too */
+    void **members;        /* [2][lsa_size] addresses, the own one too, then bytes */
     cuda_import **imports; /* [lsa_size], NULL for the own */
     void *nccl;            /* ncclWindow_t, NULL without GIN */
 } cuda_mapping;
@@ -46,7 +46,8 @@ typedef struct cuda_devcomm {
     cuda_chunk *resource_chunk; /* NULL: no resource window */
     CUdeviceptr resource;
     cuda_mapping mapping;  /* of the resource window */
-    uint64_t *peer_errors; /* pinned; NULL without GIN */
+    cuda_pinned *errors;   /* NULL without GIN */
+    uint64_t *peer_errors; /* in it */
     cuda_nccl_devcomm *nccl;
 } cuda_devcomm;
 
@@ -62,7 +63,7 @@ typedef struct cuda_comm {
     atomic_int aborted;
     cuda_place *places;                           /* [rank_count] */
     cuda_mapping *windows[CUDA_WINDOW_COUNT_MAX]; /* by number; 0 is never used */
-    cuda_chunk *table_chunk; /* [CUDA_WINDOW_COUNT_MAX][lsa_size] addresses for device code */
+    cuda_chunk *table_chunk; /* [CUDA_WINDOW_COUNT_MAX][2][lsa_size] members for device code */
     CUdeviceptr table;
     cuda_devcomm *devcomms;
     cuda_nccl *nccl; /* NULL: no GIN */

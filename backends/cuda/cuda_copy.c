@@ -52,16 +52,17 @@ static ist_status copy_in_piece(cuda_rank *rank, const cuda_stream *stream, CUde
 ist_status cuda_copy_in(void *self, uint64_t number, void *dst, const void *host, size_t bytes)
 {
     cuda_rank *rank = self;
+    const cuda_stream *stream = cuda_object(number);
     ist_status status = IST_OK;
     bool entered = cuda_enter(rank);
     for (size_t done = 0; status == IST_OK && done < bytes;) {
         size_t now = piece(bytes - done);
-        status = copy_in_piece(rank, cuda_object(number), device_address(dst) + done,
+        status = copy_in_piece(rank, stream, device_address(dst) + done,
                                (const uint8_t *)host + done, now);
         done += now;
     }
     cuda_exit(entered);
-    return status;
+    return cuda_captured(rank, stream, status);
 }
 
 /* ---- out ------------------------------------------------------------------------------------- */
@@ -118,7 +119,9 @@ ist_status cuda_copy_local(void *self, uint64_t number, void *dst, const void *s
     CUresult result =
         cu.cuMemcpyAsync(device_address(dst), device_address(src), bytes, stream->handle);
     cuda_exit(entered);
-    return result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuMemcpyAsync");
+    return result == CUDA_SUCCESS
+               ? IST_OK
+               : cuda_captured(rank, stream, cuda_fail(rank, result, "cuMemcpyAsync"));
 }
 
 ist_status cuda_fill(void *self, uint64_t number, void *dst, uint8_t value, size_t bytes)
@@ -131,7 +134,9 @@ ist_status cuda_fill(void *self, uint64_t number, void *dst, uint8_t value, size
     bool entered = cuda_enter(rank);
     CUresult result = cu.cuMemsetD8Async(device_address(dst), value, bytes, stream->handle);
     cuda_exit(entered);
-    return result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuMemsetD8Async");
+    return result == CUDA_SUCCESS
+               ? IST_OK
+               : cuda_captured(rank, stream, cuda_fail(rank, result, "cuMemsetD8Async"));
 }
 
 /* ---- the rank's own -------------------------------------------------------------------------- */

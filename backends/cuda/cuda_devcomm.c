@@ -19,12 +19,14 @@ static uint64_t round_line(uint64_t bytes)
 typedef struct layout {
     uint64_t private_at;
     uint64_t windows_at;
-    uint64_t members_at; /* addresses of resource windows, then of barriers: [2][lsa_size] */
+    uint64_t members_at; /* [3][lsa_size]: addresses and bytes of resource windows, barriers */
     uint64_t flush_at;
     uint64_t counters_at;
+    uint64_t values_used_at;
     uint64_t nccl_at;
     uint64_t bytes;
     uint64_t barriers_at; /* in the resource window */
+    uint64_t values_at;   /* in the resource window */
     uint64_t resource_bytes;
     uint32_t flush_block_count;
 } layout;
@@ -39,18 +41,22 @@ typedef struct opening {
 
 static layout make_layout(const cuda_comm *comm, const ist_devcomm_desc *desc, size_t nccl_bytes)
 {
-    layout at = {.private_at = round_line(sizeof(ist_dev_comm))};
+    layout at = {.private_at = IST_CUDA_LINE(sizeof(ist_dev_comm)),
+                 .windows_at = IST_CUDA_WINDOWS_AT,
+                 .members_at = IST_CUDA_MEMBERS_AT};
     uint64_t contexts = desc->context_count;
     at.flush_block_count = contexts > 0 ? comm->owner->sm_count : 0;
-    at.windows_at = at.private_at + round_line(sizeof(ist_cuda_dev_comm));
-    at.members_at = at.windows_at + CUDA_WINDOW_COUNT_MAX * sizeof(ist_dev_window);
-    at.flush_at = round_line(at.members_at + 2u * (uint64_t)comm->lsa_size * sizeof(void *));
+    at.flush_at = round_line(at.members_at + 3u * (uint64_t)comm->lsa_size * sizeof(void *));
     at.counters_at = at.flush_at + round_line(contexts * at.flush_block_count * sizeof(uint64_t));
-    at.nccl_at = at.counters_at + round_line(contexts * desc->counter_count * sizeof(uint64_t));
+    at.values_used_at =
+        at.counters_at + round_line(contexts * desc->counter_count * sizeof(uint64_t));
+    at.nccl_at = at.values_used_at + round_line(contexts * at.flush_block_count * sizeof(uint64_t));
     at.bytes = at.nccl_at + round_line(nccl_bytes);
     at.barriers_at = round_line(desc->resource_bytes);
-    at.resource_bytes =
+    at.values_at =
         at.barriers_at + desc->lsa_barrier_count * IST_CUDA_BARRIER_BYTES(comm->lsa_size);
+    at.resource_bytes =
+        at.values_at + contexts * at.flush_block_count * IST_CUDA_VALUE_SLOTS * sizeof(uint64_t);
     return at;
 }
 
@@ -108,14 +114,15 @@ static ist_status network_open(opening *open, size_t *bytes)
                          comm->gin_reason);
     }
     size_t errors_bytes = comm->rank_count * sizeof(*dev->peer_errors);
-    void *errors = NULL;
-    CUDA_TRY(comm->owner, cuMemHostAlloc, &errors, errors_bytes,
-             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    memset(errors, 0, errors_bytes);
-    dev->peer_errors = errors;
-    IST_RETURN_IF_ERROR(cuda_nccl_devcomm_open(comm, desc->context_count, desc->signal_count,
-                                               desc->counter_count + comm->owner->sm_count,
-                                               &dev->nccl));
+    IST_RETURN_IF_ERROR(cuda_pinned_take(comm->owner, errors_bytes, &dev->errors));
+    dev->peer_errors = cuda_pinned_host(dev->errors);
+    memset(dev->peer_errors, 0, errors_bytes);
+    /* NCCL has few contexts and decides which of ours share one: numbers are distinct over all. */
+    cuda_nccl_counts counts = {.contexts = desc->context_count,
+                               .signals = desc->context_count * desc->signal_count,
+                               .counters = desc->context_count *
+                                           (desc->counter_count + open->at.flush_block_count)};
+    IST_RETURN_IF_ERROR(cuda_nccl_devcomm_open(comm, &counts, dev->peer_errors, &dev->nccl));
     ++comm->owner->gin_count;
     (void)cuda_nccl_devcomm_bytes(dev->nccl, bytes);
     return IST_OK;
@@ -162,7 +169,7 @@ static void image_private(const opening *open, ist_cuda_dev_comm *image)
     const cuda_devcomm *dev = open->dev;
     const layout *at = &open->at;
     bool barriers = open->desc->lsa_barrier_count > 0;
-    uint64_t barriers_table = at->members_at + open->comm->lsa_size * sizeof(void *);
+    uint64_t barriers_table = at->members_at + 2u * open->comm->lsa_size * sizeof(void *);
     *image = (ist_cuda_dev_comm){
         .barriers_own = barriers ? (uint64_t *)(uintptr_t)(dev->resource + at->barriers_at) : NULL,
         .barriers = barriers ? device_at(dev, barriers_table) : NULL,
@@ -170,6 +177,9 @@ static void image_private(const opening *open, ist_cuda_dev_comm *image)
         .flush_issued = device_at(dev, at->flush_at),
         .counter_issued = device_at(dev, at->counters_at),
         .flush_block_count = at->flush_block_count,
+        .values = (uint64_t *)(uintptr_t)(dev->resource + at->values_at),
+        .values_offset = at->values_at,
+        .values_used = device_at(dev, at->values_used_at),
         .peer_errors = dev->peer_errors};
 }
 
@@ -191,7 +201,9 @@ static void image_members(const opening *open, void **members)
     for (uint32_t member = 0; member < lsa_size; ++member) {
         uint8_t *base = open->dev->mapping.members[member];
         members[member] = base;
-        members[lsa_size + member] = base != NULL ? base + open->at.barriers_at : NULL;
+        members[lsa_size + member] =
+            base != NULL ? (void *)(uintptr_t)open->desc->resource_bytes : NULL;
+        members[2u * lsa_size + member] = base != NULL ? base + open->at.barriers_at : NULL;
     }
 }
 
@@ -227,8 +239,8 @@ static void devcomm_free(cuda_comm *comm, cuda_devcomm *dev)
         cuda_nccl_devcomm_close(comm, dev->nccl);
         --rank->gin_count;
     }
-    if (dev->peer_errors != NULL) {
-        (void)cu.cuMemFreeHost(dev->peer_errors);
+    if (dev->errors != NULL) {
+        cuda_pinned_give(rank, dev->errors);
     }
     if (dev->resource_chunk != NULL) {
         cuda_heap_free(rank, dev->resource_chunk, dev->resource);

@@ -58,8 +58,9 @@ ist_status cuda_fail_memory(const cuda_rank *rank, const char *what)
 }
 
 #define SPIN_NS UINT64_C(200000)
-#define PAUSE_NS UINT64_C(20000)
-#define PAUSE_NS_MAX UINT64_C(50000)
+/* The kernel's timers add up to 50 us of their own. */
+#define PAUSE_NS UINT64_C(5000)
+#define PAUSE_NS_MAX UINT64_C(20000)
 
 CUresult cuda_poll(cuda_query_fn query, void *handle, uint64_t deadline_ns)
 {

@@ -77,7 +77,7 @@ ist_status cuda_event_record(void *self, uint64_t number, uint64_t stream_number
     CUresult result = cu.cuEventRecord(captures ? event->join : event->mark, stream->handle);
     cuda_exit(entered);
     if (result != CUDA_SUCCESS) {
-        return cuda_fail(rank, result, "cuEventRecord");
+        return cuda_captured(rank, stream, cuda_fail(rank, result, "cuEventRecord"));
     }
     event->capture = captures ? rank->capture : NULL;
     event->recorded = event->recorded || !captures;
@@ -110,10 +110,11 @@ static ist_status wait_entered(const cuda_rank *rank, const cuda_event *event, c
 ist_status cuda_event_wait(void *self, uint64_t number, uint64_t stream_number)
 {
     const cuda_rank *rank = self;
+    cuda_stream *stream = cuda_object(stream_number);
     bool entered = cuda_enter(rank);
-    ist_status status = wait_entered(rank, cuda_object(number), cuda_object(stream_number));
+    ist_status status = wait_entered(rank, cuda_object(number), stream);
     cuda_exit(entered);
-    return status;
+    return cuda_captured(rank, stream, status);
 }
 
 static CUresult query_event(void *handle)

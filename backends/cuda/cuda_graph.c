@@ -66,10 +66,27 @@ static void forget_capture(cuda_rank *rank, const cuda_graph *graph)
     rank->capture = NULL;
 }
 
+static ist_status raise_broken(const cuda_rank *rank, const cuda_graph *graph)
+{
+    ist_error details = {.rank = (int32_t)rank->index,
+                         .peer = IST_RANK_NONE,
+                         .object = "graph",
+                         .operation = "graph.end"};
+    return ist_raise(graph->broken, &details,
+                     "a call that was to be captured failed on rank %u, so there is no graph: %s",
+                     rank->index, ist_status_sentence(graph->broken));
+}
+
 static ist_status end_entered(cuda_rank *rank, const cuda_stream *stream, cuda_graph *graph)
 {
     CUgraph captured = NULL;
     CUresult result = cu.cuStreamEndCapture(stream->handle, &captured);
+    if (graph->broken != IST_OK) {
+        if (result == CUDA_SUCCESS && captured != NULL) {
+            (void)cu.cuGraphDestroy(captured);
+        }
+        return raise_broken(rank, graph);
+    }
     if (result != CUDA_SUCCESS) {
         return cuda_fail(rank, result, "cuStreamEndCapture");
     }

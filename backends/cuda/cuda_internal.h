@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 
 /* Windows of a communicator, the resource window included. */
-#define CUDA_WINDOW_COUNT_MAX 1024u
+#define CUDA_WINDOW_COUNT_MAX IST_CUDA_WINDOW_COUNT_MAX
 /* Most GPUs that the ranks of one process use. */
 #define CUDA_DEVICE_COUNT_MAX 64u
 /* Images of device code, and kernels a rank has launched. */
@@ -27,6 +27,8 @@
 #define CUDA_PAGE_BYTES ((size_t)IST_WINDOW_ALIGNMENT)
 
 typedef struct cuda_rank cuda_rank;
+typedef struct cuda_pinned cuda_pinned; /* a piece of pinned host memory */
+typedef struct cuda_slab cuda_slab;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -56,9 +58,8 @@ typedef struct cuda_allocation {
     uintptr_t base; /* host and device address are the same */
     size_t bytes;   /* as asked for */
     uint32_t flags;
-    bool pinned;       /* host memory that the device reaches */
-    void *raw;         /* pinned: what the driver gave, in front of `base` */
-    cuda_chunk *chunk; /* NULL for pinned memory */
+    cuda_pinned *pinned; /* host memory that the device reaches, else NULL */
+    cuda_chunk *chunk;   /* NULL for pinned memory */
 } cuda_allocation;
 
 /* A peer's chunk, mapped here; counted by the windows that lie in it. */
@@ -82,14 +83,14 @@ typedef struct cuda_world {
     bool threads;        /* all ranks live here */
     uint32_t device_count;
     CUdevice devices[CUDA_DEVICE_COUNT_MAX]; /* that ranks of this process may use */
-    uint64_t began_ns;
     uint64_t deadline_ns;
 } cuda_world;
 
 /* A pinned host buffer on its way; free again when its event is reached. */
 typedef struct cuda_block {
     struct cuda_block *next;
-    void *host;
+    cuda_pinned *piece;
+    void *host; /* of the piece */
     size_t bytes;
     CUevent used;
 } cuda_block;
@@ -113,6 +114,7 @@ typedef struct cuda_graph {
     cuda_stream *origin; /* while capturing, else NULL */
     CUgraphExec exec;
     cuda_block *blocks; /* bytes captured by copies; their events mark the last launch */
+    ist_status broken;  /* of the first captured call that failed, else IST_OK */
 } cuda_graph;
 
 /* A kernel as this rank launches it. */
@@ -129,6 +131,7 @@ struct cuda_rank {
     CUdevice device;
     CUcontext context;
     cuda_endpoint *endpoint;
+    uint64_t began_ns; /* host time at which all programs began */
     char name[128];
     uint32_t sm_count;
     bool vmm;           /* virtual memory management, without which there are no windows */
@@ -139,13 +142,16 @@ struct cuda_rank {
     CUstream side; /* the backend's own copies */
     pthread_mutex_t memory_lock;
     pthread_mutex_t block_lock;
+    pthread_mutex_t pinned_lock;
     pthread_mutex_t side_lock;    /* of copies at once: an abort may come from another thread */
     cuda_allocation *allocations; /* by address */
     uint32_t allocation_count, allocation_room;
     uint64_t chunk_count;
     cuda_import *imports;
+    cuda_slab *slabs;
+    cuda_pinned *pinned; /* pieces of slabs, used and free */
+    size_t pinned_bytes;
     cuda_block *blocks; /* staging: free, or used up to their event */
-    size_t block_bytes;
     cuda_stream *streams;
     cuda_event *events;
     cuda_graph *graphs;
@@ -240,6 +246,16 @@ ist_status cuda_mem_poke(void *self, void *mem, const void *host, size_t bytes);
 bool cuda_memory_find(cuda_rank *rank, const void *mem, size_t bytes, cuda_allocation *found);
 void cuda_memory_close(cuda_rank *rank);
 
+/* cuda_pinned.c */
+/* At least `bytes`, aligned as ist_mem_alloc() promises; the device has it at the same address. */
+ist_status cuda_pinned_take(cuda_rank *rank, size_t bytes, cuda_pinned **piece);
+void *cuda_pinned_host(const cuda_pinned *piece);
+/* Never waits; the memory stays with the rank. */
+void cuda_pinned_give(cuda_rank *rank, cuda_pinned *piece);
+/* Gives large free pieces to the system. Waits for every kernel on the device. */
+void cuda_pinned_trim(cuda_rank *rank);
+void cuda_pinned_close(cuda_rank *rank);
+
 /* cuda_staging.c */
 /* A pinned buffer of at least `bytes`; goes back with cuda_block_put() or is kept. */
 ist_status cuda_block_take(cuda_rank *rank, size_t bytes, cuda_block **block);
@@ -257,6 +273,8 @@ ist_status cuda_stream_query(void *self, uint64_t number);
 void cuda_streams_close(cuda_rank *rank);
 /* Waits, bounded, until no stream of the rank runs anything that could use what is to be freed. */
 ist_status cuda_streams_await(const cuda_rank *rank, uint64_t wait_ns, const char *operation);
+/* Whether no stream of the rank has work. */
+bool cuda_streams_idle(const cuda_rank *rank);
 /* Whether work enqueued now goes into a graph. */
 static inline bool cuda_stream_captures(const cuda_rank *rank, const cuda_stream *stream)
 {
@@ -290,6 +308,16 @@ ist_status cuda_graph_end(void *self, uint64_t stream, uint64_t *number);
 ist_status cuda_graph_launch(void *self, uint64_t number, uint64_t stream);
 ist_status cuda_graph_close(void *self, uint64_t number);
 void cuda_graphs_close(cuda_rank *rank);
+
+/* Passes `status` on; one that failed in a capture breaks it, which its end tells. */
+static inline ist_status cuda_captured(const cuda_rank *rank, const cuda_stream *stream,
+                                       ist_status status)
+{
+    if (status < 0 && cuda_stream_captures(rank, stream) && rank->capture->broken == IST_OK) {
+        rank->capture->broken = status;
+    }
+    return status;
+}
 
 /* cuda_kernel.c */
 /* Loads all images into the rank's context, so that no launch ever loads code. */

@@ -235,9 +235,9 @@ ist_status cuda_launch(void *self, uint64_t stream, const ist_kernel *kernel, ui
 {
     cuda_rank *rank = self;
     (void)args_bytes; /* the front has compared it with the kernel's */
+    const cuda_stream *on = cuda_object(stream);
     bool entered = cuda_enter(rank);
-    ist_status status = launch_entered(rank, ((const cuda_stream *)cuda_object(stream))->handle,
-                                       kernel, block_count, args);
+    ist_status status = launch_entered(rank, on->handle, kernel, block_count, args);
     cuda_exit(entered);
-    return status;
+    return cuda_captured(rank, on, status);
 }

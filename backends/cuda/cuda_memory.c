@@ -93,31 +93,10 @@ bool cuda_memory_find(cuda_rank *rank, const void *mem, size_t bytes, cuda_alloc
 
 /* ---- allocating ------------------------------------------------------------------------------ */
 
-static ist_status pinned_alloc(const cuda_rank *rank, size_t bytes, cuda_allocation *allocation)
+static ist_status pinned_alloc(cuda_rank *rank, size_t bytes, cuda_allocation *allocation)
 {
-    void *host = NULL;
-    CUdeviceptr device = 0;
-    /* The driver aligns small pieces to less than ist_mem_alloc() promises. */
-    size_t room = bytes + IST_WINDOW_ALIGNMENT;
-    if (room < bytes) {
-        return ist_raise(IST_ERR_MEMORY, NULL, "rank %u asks for %zu bytes of host memory",
-                         rank->index, bytes);
-    }
-    CUDA_TRY(rank, cuMemHostAlloc, &host, room,
-             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    CUresult result = cu.cuMemHostGetDevicePointer(&device, host, 0);
-    if (result != CUDA_SUCCESS || device != (CUdeviceptr)(uintptr_t)host) {
-        (void)cu.cuMemFreeHost(host);
-        return result != CUDA_SUCCESS
-                   ? cuda_fail(rank, result, "cuMemHostGetDevicePointer")
-                   : ist_raise(IST_ERR_UNSUPPORTED, NULL,
-                               "host memory of rank %u has another address on the device",
-                               rank->index);
-    }
-    allocation->raw = host;
-    allocation->base =
-        ((uintptr_t)host + IST_WINDOW_ALIGNMENT - 1) & ~(uintptr_t)(IST_WINDOW_ALIGNMENT - 1);
-    allocation->pinned = true;
+    IST_RETURN_IF_ERROR(cuda_pinned_take(rank, bytes, &allocation->pinned));
+    allocation->base = (uintptr_t)cuda_pinned_host(allocation->pinned);
     return IST_OK;
 }
 
@@ -131,8 +110,8 @@ static ist_status device_alloc(cuda_rank *rank, size_t bytes, cuda_allocation *a
 
 static void release(cuda_rank *rank, const cuda_allocation *allocation)
 {
-    if (allocation->pinned) {
-        (void)cu.cuMemFreeHost(allocation->raw);
+    if (allocation->pinned != NULL) {
+        cuda_pinned_give(rank, allocation->pinned);
     } else {
         cuda_heap_free(rank, allocation->chunk, (CUdeviceptr)allocation->base);
     }
@@ -227,7 +206,7 @@ static ist_status copy_through_stream(cuda_rank *rank, const void *mem, void *ho
 ist_status cuda_mem_peek(void *self, const void *mem, void *host, size_t bytes)
 {
     cuda_allocation found;
-    if (cuda_memory_find(self, mem, bytes, &found) && !found.pinned) {
+    if (cuda_memory_find(self, mem, bytes, &found) && found.pinned == NULL) {
         return copy_through_stream(self, mem, host, bytes, false);
     }
     copy_shared(host, mem, bytes);
@@ -238,7 +217,7 @@ ist_status cuda_mem_peek(void *self, const void *mem, void *host, size_t bytes)
 ist_status cuda_mem_poke(void *self, void *mem, const void *host, size_t bytes)
 {
     cuda_allocation found;
-    if (cuda_memory_find(self, mem, bytes, &found) && !found.pinned) {
+    if (cuda_memory_find(self, mem, bytes, &found) && found.pinned == NULL) {
         void *bytes_from = NULL;
         memcpy(&bytes_from, &host, sizeof(bytes_from)); /* only read */
         return copy_through_stream(self, mem, bytes_from, bytes, true);
@@ -248,14 +227,9 @@ ist_status cuda_mem_poke(void *self, void *mem, const void *host, size_t bytes)
     return IST_OK;
 }
 
-/* Device memory goes with its chunks. */
+/* The memory itself goes with its chunks and slabs. */
 void cuda_memory_close(cuda_rank *rank)
 {
-    for (uint32_t i = 0; i < rank->allocation_count; ++i) {
-        if (rank->allocations[i].pinned) {
-            (void)cu.cuMemFreeHost(rank->allocations[i].raw);
-        }
-    }
     ist_free(rank->allocations);
     rank->allocations = NULL;
     rank->allocation_count = 0;

@@ -63,13 +63,12 @@ void cuda_nccl_window_close(cuda_comm *comm, void *window)
     (void)window;
 }
 
-ist_status cuda_nccl_devcomm_open(cuda_comm *comm, uint32_t context_count, uint32_t signal_count,
-                                  uint32_t counter_count, cuda_nccl_devcomm **devcomm)
+ist_status cuda_nccl_devcomm_open(cuda_comm *comm, const cuda_nccl_counts *counts,
+                                  uint64_t *peer_errors, cuda_nccl_devcomm **devcomm)
 {
     (void)comm;
-    (void)context_count;
-    (void)signal_count;
-    (void)counter_count;
+    (void)counts;
+    (void)peer_errors;
     (void)devcomm;
     return no_nccl();
 }
@@ -90,6 +89,8 @@ const void *cuda_nccl_devcomm_bytes(const cuda_nccl_devcomm *devcomm, size_t *by
 #else
 
 #include "cuda_nccl_abi.h"
+#include <cuda_nccl_abis.h>
+#include "cuda_nccl_config.h"
 
 #include <dlfcn.h>
 
@@ -119,16 +120,36 @@ static struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char failure[256];
-static char abi[32]; /* empty: no code for the loaded release */
+static const cuda_nccl_abi *abi; /* NULL: no code for the loaded release */
 static int version;
 
-struct cuda_nccl {
-    ncclComm_t comm;
+#define X(symbol) extern const cuda_nccl_abi symbol;
+CUDA_NCCL_ABIS(X)
+#undef X
+
+static const cuda_nccl_abi *const abis[] = {
+#define X(symbol) &symbol,
+    CUDA_NCCL_ABIS(X)
+#undef X
 };
 
 struct cuda_nccl_devcomm {
+    struct cuda_nccl_devcomm *next;
+    uint64_t *peer_errors; /* [rank_count] of device code */
     size_t bytes;
     unsigned char image[]; /* ncclDevComm */
+};
+
+struct cuda_nccl {
+    ncclComm_t comm;
+    uint32_t rank, rank_count;
+    /* Calls of one communicator never overlap: asking for errors also ends calls under way. */
+    pthread_mutex_t lock;
+    cuda_nccl_devcomm *devcomms;
+    pthread_t watcher;
+    bool watched;
+    bool failed; /* at the last look */
+    atomic_bool stop;
 };
 
 /* ---- the library ----------------------------------------------------------------------------- */
@@ -180,12 +201,17 @@ static void check_release(void *library)
                  patch, missing);
         return;
     }
-    snprintf(abi, sizeof(abi), "nccl-%d.%d", major, minor);
-    if (strcmp(abi, cuda_nccl_abi_name()) != 0) {
+    char name[32];
+    snprintf(name, sizeof(name), "nccl-%d.%d", major, minor);
+    for (size_t i = 0; i < sizeof(abis) / sizeof(abis[0]); ++i) {
+        abi = strcmp(name, abis[i]->name) == 0 ? abis[i] : abi;
+    }
+    if (abi == NULL) {
         snprintf(failure, sizeof(failure),
-                 "NCCL %d.%d.%d was found, the device code of this build is for %s", major, minor,
-                 patch, cuda_nccl_abi_name());
-        abi[0] = '\0';
+                 "NCCL %d.%d.%d was found, this build has device code for %s%s%s only", major,
+                 minor, patch, abis[0]->name, sizeof(abis) > sizeof(abis[0]) ? " and " : "",
+                 sizeof(abis) > sizeof(abis[0]) ? abis[sizeof(abis) / sizeof(abis[0]) - 1]->name
+                                                : "");
     }
 }
 
@@ -217,28 +243,44 @@ int cuda_nccl_version(void)
 const char *cuda_nccl_device_abi(void)
 {
     (void)pthread_once(&once, open_once);
-    return abi[0] != '\0' ? abi : NULL;
+    return abi != NULL ? abi->name : NULL;
 }
 
 /* ---- bounded calls --------------------------------------------------------------------------- */
 
 #define POLL_NS UINT64_C(50000)
+/* NCCL finds out about the machine and loads code when it is first used: short deadlines are for
+ * peers, not for that. */
+#define SETUP_NS_MIN UINT64_C(30000000000)
 
-/* Waits until a non-blocking call has settled. @return its result, ncclInProgress after the time */
+/*
+ * Waits until a non-blocking call has settled. Calls report success although they have only begun, so
+ * the communicator is asked in any case. @return the result, ncclInProgress after the time
+ */
 static ncclResult_t settle(ncclComm_t comm, ncclResult_t result, uint64_t deadline_ns)
 {
-    while (result == ncclInProgress && cuda_now_ns() < deadline_ns) {
-        cuda_pause_ns(POLL_NS);
+    if (result != ncclSuccess && result != ncclInProgress) {
+        return result;
+    }
+    for (;;) {
         if (nc.ncclCommGetAsyncError(comm, &result) != ncclSuccess) {
             return ncclInternalError;
         }
+        if (result != ncclInProgress || cuda_now_ns() >= deadline_ns) {
+            return result;
+        }
+        cuda_pause_ns(POLL_NS);
     }
-    return result;
+}
+
+static uint64_t setup_ns(const cuda_comm *comm)
+{
+    return comm->deadline_ns > SETUP_NS_MIN ? comm->deadline_ns : SETUP_NS_MIN;
 }
 
 static uint64_t deadline_of(const cuda_comm *comm)
 {
-    return cuda_after_ns(cuda_now_ns(), comm->deadline_ns);
+    return cuda_after_ns(cuda_now_ns(), setup_ns(comm));
 }
 
 static ist_status fail_nccl(const cuda_comm *comm, ncclResult_t result, const char *call)
@@ -249,7 +291,7 @@ static ist_status fail_nccl(const cuda_comm *comm, ncclResult_t result, const ch
                          .observed = (uint64_t)result};
     if (result == ncclInProgress) {
         return ist_raise(IST_ERR_TIMEOUT, &details, "%s did not finish within %llu ns", call,
-                         (unsigned long long)comm->deadline_ns);
+                         (unsigned long long)setup_ns(comm));
     }
     const char *last = nc.ncclGetLastError(NULL);
     return ist_raise(IST_ERR_REMOTE, &details, "%s failed: %s: %s", call,
@@ -265,30 +307,109 @@ static void describe(cuda_comm *comm, const char *call, ncclResult_t result)
              last != NULL && last[0] != '\0' ? ": " : "", last != NULL ? last : "");
 }
 
+/* ---- errors of the network ------------------------------------------------------------------- */
+
+#define WATCH_NS UINT64_C(200000)
+
+/* NCCL does not say which peer it was: all count. */
+static void spread(const cuda_nccl *nccl, const cuda_nccl_devcomm *devcomm)
+{
+    for (uint32_t peer = 0; peer < nccl->rank_count; ++peer) {
+        if (peer != nccl->rank) {
+            __atomic_store_n(&devcomm->peer_errors[peer], 1, __ATOMIC_RELEASE);
+        }
+    }
+}
+
+/* Only news is told: device code may have cleared what it knows. */
+static void look(cuda_nccl *nccl)
+{
+    ncclResult_t result = ncclSuccess;
+    bool failed = nc.ncclCommGetAsyncError(nccl->comm, &result) != ncclSuccess ||
+                  (result != ncclSuccess && result != ncclInProgress);
+    if (failed && !nccl->failed) {
+        ist_log(IST_LOG_WARN, "rank %u: the network reports an error: %s", nccl->rank,
+                nc.ncclGetErrorString(result));
+        for (const cuda_nccl_devcomm *one = nccl->devcomms; one != NULL; one = one->next) {
+            spread(nccl, one);
+        }
+    }
+    nccl->failed = failed;
+}
+
+static void *watch_main(void *argument)
+{
+    cuda_nccl *nccl = argument;
+    while (!atomic_load(&nccl->stop)) {
+        /* Whoever holds it asks by itself. */
+        if (pthread_mutex_trylock(&nccl->lock) == 0) {
+            look(nccl);
+            (void)pthread_mutex_unlock(&nccl->lock);
+        }
+        cuda_pause_ns(WATCH_NS);
+    }
+    return NULL;
+}
+
+static void watch_begin(cuda_nccl *nccl)
+{
+    int failed = pthread_create(&nccl->watcher, NULL, watch_main, nccl);
+    nccl->watched = failed == 0;
+    if (failed != 0) {
+        ist_log(IST_LOG_WARN, "rank %u: no thread to watch the network: %s", nccl->rank,
+                strerror(failed));
+    }
+}
+
+static void watch_end(cuda_nccl *nccl)
+{
+    atomic_store(&nccl->stop, true);
+    if (nccl->watched) {
+        (void)pthread_join(nccl->watcher, NULL);
+        nccl->watched = false;
+    }
+}
+
 /* ---- communicators --------------------------------------------------------------------------- */
 
 /* What the first rank brings: the id, and that NCCL is there. */
 typedef struct invitation {
     int64_t ready;
+    char why[200]; /* not */
     ncclUniqueId id;
 } invitation;
+
+static void invite(const cuda_comm *comm, invitation *own)
+{
+    memset(own, 0, sizeof(*own));
+    const char *reason = cuda_nccl_reason();
+    ncclResult_t result = ncclSuccess;
+    if (reason == NULL && comm->rank == 0) {
+        result = nc.ncclGetUniqueId(&own->id);
+    }
+    own->ready = reason == NULL && result == ncclSuccess;
+    if (reason != NULL) {
+        snprintf(own->why, sizeof(own->why), "%.199s", reason);
+    } else if (result != ncclSuccess) {
+        const char *last = nc.ncclGetLastError(NULL);
+        snprintf(own->why, sizeof(own->why), "ncclGetUniqueId: %.60s: %.110s",
+                 nc.ncclGetErrorString(result), last != NULL ? last : "");
+    }
+}
 
 static ist_status meet(cuda_comm *comm, ncclUniqueId *id, bool *all_ready)
 {
     cuda_call call;
     invitation own;
-    memset(&own, 0, sizeof(own));
-    own.ready = cuda_nccl_reason() == NULL &&
-                (comm->rank != 0 || nc.ncclGetUniqueId(&own.id) == ncclSuccess);
+    invite(comm, &own);
     IST_RETURN_IF_ERROR(cuda_comm_gather(comm, &own, sizeof(own), -1, &call));
     const invitation *all = (const invitation *)(const void *)call.round->data;
     *all_ready = true;
     for (uint32_t peer = 0; peer < comm->rank_count; ++peer) {
         if (all[peer].ready == 0 && *all_ready) {
             *all_ready = false;
-            snprintf(comm->gin_reason, sizeof(comm->gin_reason), "rank %u cannot use NCCL%s%.200s",
-                     peer, peer == comm->rank ? ": " : "",
-                     peer == comm->rank && cuda_nccl_reason() != NULL ? cuda_nccl_reason() : "");
+            snprintf(comm->gin_reason, sizeof(comm->gin_reason), "rank %u cannot use NCCL: %.199s",
+                     peer, all[peer].why);
         }
     }
     *id = all[0].id;
@@ -296,10 +417,37 @@ static ist_status meet(cuda_comm *comm, ncclUniqueId *id, bool *all_ready)
     return IST_OK;
 }
 
+/*
+ * NCCL 2.28 does not load its plug-ins again once the last communicator has unloaded them: one that
+ * has a single rank and is never closed keeps them.
+ */
+static void keep_plugins(const cuda_comm *comm)
+{
+    static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+    static ncclComm_t keeper;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    cuda_nccl_config_fit(&config, version);
+    config.blocking = 0;
+    config.minCTAs = 1;
+    config.maxCTAs = 1;
+    (void)pthread_mutex_lock(&keeping);
+    if (keeper == NULL && version < NCCL_VERSION(2, 29, 0) &&
+        nc.ncclGetUniqueId(&id) == ncclSuccess) {
+        ncclResult_t result = nc.ncclCommInitRankConfig(&keeper, 1, id, 0, &config);
+        (void)settle(keeper, result, deadline_of(comm));
+    }
+    (void)pthread_mutex_unlock(&keeping);
+}
+
+/* One block is the least that NCCL prepares for; its own kernels are not used here. */
 static bool init_comm(cuda_comm *comm, const ncclUniqueId *id)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    cuda_nccl_config_fit(&config, version);
     config.blocking = 0;
+    config.minCTAs = 1;
+    config.maxCTAs = 1;
     ncclComm_t *nccl = &comm->nccl->comm;
     ncclResult_t result =
         nc.ncclCommInitRankConfig(nccl, (int)comm->rank_count, *id, (int)comm->rank, &config);
@@ -314,15 +462,14 @@ static bool init_comm(cuda_comm *comm, const ncclUniqueId *id)
 static bool try_gin(cuda_comm *comm)
 {
     cuda_nccl_devcomm *trial = NULL;
-    size_t bytes = cuda_nccl_abi_bytes();
-    trial = ist_alloc(1, sizeof(*trial) + bytes);
+    trial = ist_alloc(1, sizeof(*trial) + abi->bytes);
     if (trial == NULL) {
         snprintf(comm->gin_reason, sizeof(comm->gin_reason), "no host memory to try GIN");
         return false;
     }
     ncclComm_t nccl = comm->nccl->comm;
     ncclResult_t result =
-        cuda_nccl_abi_create(nc.create, nccl, TRIAL_COUNT, TRIAL_COUNT, TRIAL_COUNT, trial->image);
+        abi->create(nc.create, nccl, TRIAL_COUNT, TRIAL_COUNT, TRIAL_COUNT, trial->image);
     result = settle(nccl, result, deadline_of(comm));
     if (result == ncclSuccess) {
         (void)nc.destroy(nccl, trial->image);
@@ -350,7 +497,21 @@ static ist_status all_have_gin(cuda_comm *comm, bool own, bool *all)
     return IST_OK;
 }
 
-ist_status cuda_nccl_open(cuda_comm *comm)
+static void nccl_new(cuda_comm *comm)
+{
+    cuda_nccl *nccl = ist_alloc(1, sizeof(*nccl));
+    if (nccl == NULL || pthread_mutex_init(&nccl->lock, NULL) != 0) {
+        ist_free(nccl);
+        snprintf(comm->gin_reason, sizeof(comm->gin_reason), "no host memory for NCCL");
+        return;
+    }
+    nccl->rank = comm->rank;
+    nccl->rank_count = comm->rank_count;
+    atomic_init(&nccl->stop, false);
+    comm->nccl = nccl;
+}
+
+static ist_status open_with(cuda_comm *comm)
 {
     ncclUniqueId id;
     bool ready = false;
@@ -359,27 +520,40 @@ ist_status cuda_nccl_open(cuda_comm *comm)
     if (!ready) {
         return IST_OK;
     }
-    comm->nccl = ist_alloc(1, sizeof(*comm->nccl));
-    if (comm->nccl == NULL) {
-        snprintf(comm->gin_reason, sizeof(comm->gin_reason), "no host memory for NCCL");
-    }
+    nccl_new(comm);
+    keep_plugins(comm);
     bool own = comm->nccl != NULL && init_comm(comm, &id) && try_gin(comm);
     ist_status status = all_have_gin(comm, own, &all);
     if (status != IST_OK || !all) {
         cuda_nccl_close(comm);
+    } else {
+        watch_begin(comm->nccl);
     }
+    return status;
+}
+
+/* A rank whose NCCL fails at once waits for those that take their time to find out. */
+ist_status cuda_nccl_open(cuda_comm *comm)
+{
+    uint64_t deadline_ns = comm->deadline_ns;
+    comm->deadline_ns = setup_ns(comm);
+    ist_status status = open_with(comm);
+    comm->deadline_ns = deadline_ns;
     return status;
 }
 
 void cuda_nccl_close(cuda_comm *comm)
 {
-    if (comm->nccl == NULL) {
+    cuda_nccl *nccl = comm->nccl;
+    if (nccl == NULL) {
         return;
     }
-    if (comm->nccl->comm != NULL) {
-        (void)nc.ncclCommAbort(comm->nccl->comm);
+    watch_end(nccl);
+    if (nccl->comm != NULL) {
+        (void)nc.ncclCommAbort(nccl->comm);
     }
-    ist_free(comm->nccl);
+    (void)pthread_mutex_destroy(&nccl->lock);
+    ist_free(nccl);
     comm->nccl = NULL;
 }
 
@@ -388,10 +562,12 @@ void cuda_nccl_close(cuda_comm *comm)
 ist_status cuda_nccl_window_open(cuda_comm *comm, void *local, uint64_t bytes, void **window)
 {
     ncclWindow_t opened = NULL;
-    ncclComm_t nccl = comm->nccl->comm;
+    cuda_nccl *nccl = comm->nccl;
+    (void)pthread_mutex_lock(&nccl->lock);
     ncclResult_t result =
-        nc.ncclCommWindowRegister(nccl, local, bytes, &opened, NCCL_WIN_COLL_SYMMETRIC);
-    result = settle(nccl, result, deadline_of(comm));
+        nc.ncclCommWindowRegister(nccl->comm, local, bytes, &opened, NCCL_WIN_COLL_SYMMETRIC);
+    result = settle(nccl->comm, result, deadline_of(comm));
+    (void)pthread_mutex_unlock(&nccl->lock);
     if (result != ncclSuccess) {
         return fail_nccl(comm, result, "ncclCommWindowRegister");
     }
@@ -406,24 +582,52 @@ ist_status cuda_nccl_window_open(cuda_comm *comm, void *local, uint64_t bytes, v
 
 void cuda_nccl_window_close(cuda_comm *comm, void *window)
 {
-    if (comm->nccl != NULL) {
-        (void)nc.ncclCommWindowDeregister(comm->nccl->comm, window);
+    cuda_nccl *nccl = comm->nccl;
+    if (nccl == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&nccl->lock);
+    (void)settle(nccl->comm, nc.ncclCommWindowDeregister(nccl->comm, window), deadline_of(comm));
+    (void)pthread_mutex_unlock(&nccl->lock);
+}
+
+/* With the lock held. */
+static void devcomm_link(cuda_nccl *nccl, cuda_nccl_devcomm *devcomm)
+{
+    devcomm->next = nccl->devcomms;
+    nccl->devcomms = devcomm;
+    if (nccl->failed) {
+        spread(nccl, devcomm);
     }
 }
 
-ist_status cuda_nccl_devcomm_open(cuda_comm *comm, uint32_t context_count, uint32_t signal_count,
-                                  uint32_t counter_count, cuda_nccl_devcomm **result)
+static void devcomm_unlink(cuda_nccl *nccl, const cuda_nccl_devcomm *devcomm)
 {
-    size_t bytes = cuda_nccl_abi_bytes();
-    cuda_nccl_devcomm *devcomm = ist_alloc(1, sizeof(*devcomm) + bytes);
+    cuda_nccl_devcomm **link = &nccl->devcomms;
+    while (*link != NULL && *link != devcomm) {
+        link = &(*link)->next;
+    }
+    *link = *link != NULL ? (*link)->next : NULL;
+}
+
+ist_status cuda_nccl_devcomm_open(cuda_comm *comm, const cuda_nccl_counts *counts,
+                                  uint64_t *peer_errors, cuda_nccl_devcomm **result)
+{
+    cuda_nccl *nccl = comm->nccl;
+    cuda_nccl_devcomm *devcomm = ist_alloc(1, sizeof(*devcomm) + abi->bytes);
     if (devcomm == NULL) {
         return cuda_fail_memory(comm->owner, "a device communicator");
     }
-    devcomm->bytes = bytes;
-    ncclComm_t nccl = comm->nccl->comm;
-    ncclResult_t created = cuda_nccl_abi_create(nc.create, nccl, context_count, signal_count,
-                                                counter_count, devcomm->image);
-    created = settle(nccl, created, deadline_of(comm));
+    devcomm->bytes = abi->bytes;
+    devcomm->peer_errors = peer_errors;
+    (void)pthread_mutex_lock(&nccl->lock);
+    ncclResult_t created = abi->create(nc.create, nccl->comm, counts->contexts, counts->signals,
+                                       counts->counters, devcomm->image);
+    created = settle(nccl->comm, created, deadline_of(comm));
+    if (created == ncclSuccess) {
+        devcomm_link(nccl, devcomm);
+    }
+    (void)pthread_mutex_unlock(&nccl->lock);
     if (created != ncclSuccess) {
         ist_free(devcomm);
         return fail_nccl(comm, created, "ncclDevCommCreate");
@@ -434,8 +638,12 @@ ist_status cuda_nccl_devcomm_open(cuda_comm *comm, uint32_t context_count, uint3
 
 void cuda_nccl_devcomm_close(cuda_comm *comm, cuda_nccl_devcomm *devcomm)
 {
-    if (comm->nccl != NULL) {
-        (void)nc.destroy(comm->nccl->comm, devcomm->image);
+    cuda_nccl *nccl = comm->nccl;
+    if (nccl != NULL) {
+        (void)pthread_mutex_lock(&nccl->lock);
+        devcomm_unlink(nccl, devcomm);
+        (void)nc.destroy(nccl->comm, devcomm->image);
+        (void)pthread_mutex_unlock(&nccl->lock);
     }
     ist_free(devcomm);
 }

@@ -33,10 +33,14 @@ void cuda_nccl_close(struct cuda_comm *comm);
 ist_status cuda_nccl_window_open(struct cuda_comm *comm, void *local, uint64_t bytes,
                                  void **window);
 void cuda_nccl_window_close(struct cuda_comm *comm, void *window);
-/* counter_count includes those of flushes. */
-ist_status cuda_nccl_devcomm_open(struct cuda_comm *comm, uint32_t context_count,
-                                  uint32_t signal_count, uint32_t counter_count,
-                                  cuda_nccl_devcomm **devcomm);
+/* Of signals and counters: over all contexts together. */
+typedef struct cuda_nccl_counts {
+    uint32_t contexts, signals, counters;
+} cuda_nccl_counts;
+
+/* An error of the network is written into peer_errors, which has an entry for each rank. */
+ist_status cuda_nccl_devcomm_open(struct cuda_comm *comm, const cuda_nccl_counts *counts,
+                                  uint64_t *peer_errors, cuda_nccl_devcomm **devcomm);
 void cuda_nccl_devcomm_close(struct cuda_comm *comm, cuda_nccl_devcomm *devcomm);
 /* What device code gets a copy of. */
 const void *cuda_nccl_devcomm_bytes(const cuda_nccl_devcomm *devcomm, size_t *bytes);

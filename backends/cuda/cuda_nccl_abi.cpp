@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's device interface as of the headers that this was compiled with. Host code only.
+ * NCCL's device interface as of the headers that this was compiled with, as the object CUDA_NCCL_ABI.
+ * Host code only.
  */
 #include "cuda_nccl_abi.h"
 
@@ -9,24 +10,21 @@
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
 
-const char *cuda_nccl_abi_name(void)
-{
-    return "nccl-" TEXT(NCCL_MAJOR) "." TEXT(NCCL_MINOR);
-}
+namespace {
 
-size_t cuda_nccl_abi_bytes(void)
-{
-    return sizeof(ncclDevComm);
-}
-
-ncclResult_t cuda_nccl_abi_create(cuda_nccl_create_fn create, ncclComm_t comm,
-                                  unsigned context_count, unsigned signal_count,
-                                  unsigned counter_count, void *devcomm)
+ncclResult_t create_devcomm(cuda_nccl_create_fn create, ncclComm_t comm, unsigned context_count,
+                            unsigned signal_count, unsigned counter_count, void *devcomm)
 {
 #ifdef NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER
     ncclDevCommRequirements requirements = NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER;
 #else
     ncclDevCommRequirements requirements = {};
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 7)
+    requirements.ginConnectionType = NCCL_GIN_CONNECTION_FULL;
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 30, 7)
+    requirements.ginVaSignalsRequired = false;
 #endif
     requirements.ginForceEnable = true;
     requirements.ginContextCount = static_cast<int>(context_count);
@@ -34,3 +32,9 @@ ncclResult_t cuda_nccl_abi_create(cuda_nccl_create_fn create, ncclComm_t comm,
     requirements.ginCounterCount = static_cast<int>(counter_count);
     return create(comm, &requirements, devcomm);
 }
+
+} // namespace
+
+extern "C" const cuda_nccl_abi CUDA_NCCL_ABI;
+const cuda_nccl_abi CUDA_NCCL_ABI = {"nccl-" TEXT(NCCL_MAJOR) "." TEXT(NCCL_MINOR),
+                                     sizeof(ncclDevComm), create_devcomm};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What of NCCL's device interface differs between releases, behind plain C. Its headers are C++ and
- * belong to one release, so there is one such file for each that the build has headers of.
+ * belong to one release, so cuda_nccl_abi.cpp is compiled once for each that the build has headers of.
  */
 #ifndef CUDA_NCCL_ABI_H
 #define CUDA_NCCL_ABI_H
@@ -16,14 +16,13 @@ extern "C" {
 typedef ncclResult_t (*cuda_nccl_create_fn)(ncclComm_t comm, const void *requirements,
                                             void *devcomm);
 
-/* Name of the device interface, as images carry it: "nccl-2.28". */
-const char *cuda_nccl_abi_name(void);
-/* Size of an ncclDevComm. */
-size_t cuda_nccl_abi_bytes(void);
-/* Calls ncclDevCommCreate, given as `create`, for GIN with these counts. */
-ncclResult_t cuda_nccl_abi_create(cuda_nccl_create_fn create, ncclComm_t comm,
-                                  unsigned context_count, unsigned signal_count,
-                                  unsigned counter_count, void *devcomm);
+typedef struct cuda_nccl_abi {
+    const char *name; /* as images carry it: "nccl-2.28" */
+    size_t bytes;     /* of an ncclDevComm */
+    /* Calls ncclDevCommCreate, given as `create`, for GIN with these counts. */
+    ncclResult_t (*create)(cuda_nccl_create_fn create, ncclComm_t comm, unsigned context_count,
+                           unsigned signal_count, unsigned counter_count, void *devcomm);
+} cuda_nccl_abi;
 
 #ifdef __cplusplus
 }

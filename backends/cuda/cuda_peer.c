@@ -161,6 +161,7 @@ static ist_status map_member(cuda_comm *comm, cuda_round *round, uint32_t member
         return ist_raise(IST_ERR_MISMATCH, &details, "the call failed on rank %u: %s", peer,
                          ist_status_sentence((ist_status)offer->status));
     }
+    mapping->members[comm->lsa_size + member] = (void *)(uintptr_t)offer->bytes;
     if (member == comm->lsa_rank) {
         mapping->members[member] = mapping->local;
         return IST_OK;
@@ -180,7 +181,7 @@ ist_status cuda_mapping_open(cuda_comm *comm, cuda_round *round, void *local, cu
     memset(mapping, 0, sizeof(*mapping));
     mapping->local = local;
     mapping->bytes = own->bytes;
-    mapping->members = ist_alloc(comm->lsa_size, sizeof(*mapping->members));
+    mapping->members = ist_alloc(2u * (size_t)comm->lsa_size, sizeof(*mapping->members));
     mapping->imports = ist_alloc(comm->lsa_size, sizeof(*mapping->imports));
     ist_status status = mapping->members != NULL && mapping->imports != NULL
                             ? IST_OK

@@ -64,6 +64,59 @@ static ist_status prepare(cuda_rank *rank)
     return cuda_kernels_open(rank);
 }
 
+/* ---- contexts --------------------------------------------------------------------------------- */
+
+/*
+ * Making a context and loading the images into it takes a good part of a second, so the first rank
+ * on a device keeps the context for the rest of the process; nothing of a world stays in it.
+ */
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static CUdevice kept[CUDA_DEVICE_COUNT_MAX];
+static uint32_t kept_count;
+
+/* kept_count: not kept. Lock held. */
+static uint32_t kept_at(CUdevice device)
+{
+    uint32_t at = 0;
+    while (at < kept_count && kept[at] != device) {
+        ++at;
+    }
+    return at;
+}
+
+static ist_status keep_context(const cuda_rank *rank)
+{
+    CUcontext context = NULL;
+    CUresult result = CUDA_SUCCESS;
+    (void)pthread_mutex_lock(&kept_lock);
+    if (kept_at(rank->device) == kept_count && kept_count < CUDA_DEVICE_COUNT_MAX) {
+        result = cu.cuDevicePrimaryCtxRetain(&context, rank->device);
+        if (result == CUDA_SUCCESS) {
+            kept[kept_count++] = rank->device;
+        }
+    }
+    (void)pthread_mutex_unlock(&kept_lock);
+    return result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuDevicePrimaryCtxRetain");
+}
+
+/* A context in which a kernel faulted is of no use to a later world. */
+static void drop_broken_context(const cuda_rank *rank)
+{
+    CUresult result = rank->side != NULL ? cu.cuStreamQuery(rank->side) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) {
+        return;
+    }
+    (void)pthread_mutex_lock(&kept_lock);
+    uint32_t at = kept_at(rank->device);
+    if (at < kept_count) {
+        kept[at] = kept[--kept_count];
+        (void)cu.cuDevicePrimaryCtxRelease(rank->device);
+    }
+    (void)pthread_mutex_unlock(&kept_lock);
+}
+
+/* ---- a rank ----------------------------------------------------------------------------------- */
+
 ist_status cuda_rank_open(cuda_rank *rank, cuda_world *world, uint32_t index, CUdevice device,
                           cuda_endpoint *endpoint)
 {
@@ -72,10 +125,12 @@ ist_status cuda_rank_open(cuda_rank *rank, cuda_world *world, uint32_t index, CU
     rank->device = device;
     rank->endpoint = endpoint;
     IST_RETURN_IF_ERROR(read_device(rank));
+    IST_RETURN_IF_ERROR(keep_context(rank));
     CUDA_TRY(rank, cuDevicePrimaryCtxRetain, &rank->context, device);
     (void)pthread_mutex_init(&rank->memory_lock, NULL);
     (void)pthread_mutex_init(&rank->side_lock, NULL);
     (void)pthread_mutex_init(&rank->block_lock, NULL);
+    (void)pthread_mutex_init(&rank->pinned_lock, NULL);
     bool entered = cuda_enter(rank);
     ist_status status = prepare(rank);
     cuda_exit(entered);
@@ -94,9 +149,11 @@ void cuda_rank_close(cuda_rank *rank)
     cuda_events_close(rank);
     cuda_staging_close(rank);
     cuda_memory_close(rank);
+    cuda_pinned_close(rank);
     cuda_imports_close(rank);
     cuda_heap_close(rank);
     cuda_kernels_close(rank);
+    drop_broken_context(rank);
     if (rank->side != NULL) {
         (void)cu.cuStreamDestroy(rank->side);
     }
@@ -104,6 +161,7 @@ void cuda_rank_close(cuda_rank *rank)
     (void)pthread_mutex_destroy(&rank->memory_lock);
     (void)pthread_mutex_destroy(&rank->side_lock);
     (void)pthread_mutex_destroy(&rank->block_lock);
+    (void)pthread_mutex_destroy(&rank->pinned_lock);
     (void)cu.cuDevicePrimaryCtxRelease(rank->device);
     rank->context = NULL;
 }

@@ -51,6 +51,23 @@
     ((((uint64_t)(lsa_size) + 1u) * 8u + 127u) & ~UINT64_C(127))
 #define IST_CUDA_BARRIER_COUNT_BITS 40
 
+/* ---- what lies behind an ist_dev_comm ---------------------------------------------------------- */
+
+/**
+ * Device code finds these by arithmetic, not by loading a pointer: the first loads of a kernel are a
+ * chain that everything else waits for. Bytes from the ist_dev_comm to its table of windows, and to
+ * the addresses of window 0 at the members of the team.
+ */
+#define IST_CUDA_LINE(bytes) (((uint64_t)(bytes) + 127u) & ~UINT64_C(127))
+#define IST_CUDA_WINDOWS_AT                                                                        \
+    (IST_CUDA_LINE(sizeof(ist_dev_comm)) + IST_CUDA_LINE(sizeof(ist_cuda_dev_comm)))
+#define IST_CUDA_WINDOW_COUNT_MAX 1024u
+#define IST_CUDA_MEMBERS_AT                                                                        \
+    (IST_CUDA_WINDOWS_AT + IST_CUDA_WINDOW_COUNT_MAX * sizeof(ist_dev_window))
+
+/** Values of one block and context that can be under way. */
+#define IST_CUDA_VALUE_SLOTS 16u
+
 /* ---- the private part of an ist_dev_comm ----------------------------------------------------- */
 
 /** ist_dev_comm.backend, in device memory. ist_dev_window.backend is the ncclWindow_t. */
@@ -66,7 +83,14 @@ typedef struct ist_cuda_dev_comm {
     uint64_t *counter_issued;   /**< [context_count][counter_count] puts that named it, zeroed */
     uint32_t flush_block_count; /**< blocks that have such a counter */
     uint32_t reserved;
-    uint64_t *peer_errors; /**< [rank_count], host-visible; not 0: the network failed for it */
+    /**
+     * Where values wait to be put as bytes, for releases of NCCL that cannot put values: in window 0
+     * from `values_offset` on, IST_CUDA_VALUE_SLOTS words for each block that counts its flushes.
+     */
+    uint64_t *values;       /**< [context_count][flush_block_count][IST_CUDA_VALUE_SLOTS] */
+    uint64_t values_offset; /**< of `values` in window 0, bytes */
+    uint64_t *values_used;  /**< [context_count][flush_block_count] so far, zeroed */
+    uint64_t *peer_errors;  /**< [rank_count], host-visible; not 0: the network failed for it */
 } ist_cuda_dev_comm;
 
 #endif

@@ -7,26 +7,25 @@
 #include "cuda_internal.h"
 
 #define BLOCK_BYTES_MIN ((size_t)4096)
-/* Pinned memory kept for later copies; beyond it a free buffer goes back to the system. */
-#define KEPT_BYTES_MAX ((size_t)64 << 20)
+/* Pinned memory kept for later; beyond it free buffers go back to the system when nothing runs. */
+#define KEPT_BYTES_MAX ((size_t)256 << 20)
 
 static ist_status block_make(cuda_rank *rank, cuda_block *block)
 {
     CUDA_TRY(rank, cuEventCreate, &block->used, CU_EVENT_DISABLE_TIMING);
-    CUresult result = cu.cuMemHostAlloc(&block->host, block->bytes, CU_MEMHOSTALLOC_PORTABLE);
-    if (result != CUDA_SUCCESS) {
+    ist_status status = cuda_pinned_take(rank, block->bytes, &block->piece);
+    if (status != IST_OK) {
         (void)cu.cuEventDestroy(block->used);
-        return cuda_fail(rank, result, "cuMemHostAlloc");
+        return status;
     }
-    rank->block_bytes += block->bytes;
+    block->host = cuda_pinned_host(block->piece);
     return IST_OK;
 }
 
 static void block_free(cuda_rank *rank, cuda_block *block)
 {
-    (void)cu.cuMemFreeHost(block->host);
+    cuda_pinned_give(rank, block->piece);
     (void)cu.cuEventDestroy(block->used);
-    rank->block_bytes -= block->bytes;
     ist_free(block);
 }
 
@@ -53,10 +52,14 @@ static cuda_block *block_free_one(cuda_rank *rank, size_t bytes)
     return NULL;
 }
 
+/* Block lock held. */
 static void trim(cuda_rank *rank)
 {
+    if (rank->pinned_bytes <= KEPT_BYTES_MAX || !cuda_streams_idle(rank)) {
+        return;
+    }
     cuda_block **link = &rank->blocks;
-    while (*link != NULL && rank->block_bytes > KEPT_BYTES_MAX) {
+    while (*link != NULL) {
         cuda_block *block = *link;
         if (cu.cuEventQuery(block->used) == CUDA_SUCCESS) {
             *link = block->next;
@@ -65,6 +68,7 @@ static void trim(cuda_rank *rank)
             link = &block->next;
         }
     }
+    cuda_pinned_trim(rank);
 }
 
 ist_status cuda_block_take(cuda_rank *rank, size_t bytes, cuda_block **result)

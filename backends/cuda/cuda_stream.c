@@ -102,6 +102,16 @@ ist_status cuda_streams_await(const cuda_rank *rank, uint64_t wait_ns, const cha
     return IST_OK;
 }
 
+bool cuda_streams_idle(const cuda_rank *rank)
+{
+    const cuda_stream *stream = rank->streams;
+    while (stream != NULL && !cuda_stream_captures(rank, stream) &&
+           cu.cuStreamQuery(stream->handle) == CUDA_SUCCESS) {
+        stream = stream->next;
+    }
+    return stream == NULL;
+}
+
 void cuda_streams_close(cuda_rank *rank)
 {
     while (rank->streams != NULL) {

@@ -6,6 +6,7 @@
 #include "cuda_comm.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,13 +32,24 @@ static uint64_t host_number(void)
     return digest(text, got > 0 ? (size_t)got : 0);
 }
 
+/*
+ * IST_CUDA_LSA=N: at most N ranks in a load/store team; with 1 every peer is reached over the network.
+ * For tests, and for comparing paths. 0: no limit
+ */
+static uint32_t lsa_limit(uint32_t wanted)
+{
+    const char *text = getenv("IST_CUDA_LSA");
+    uint32_t limit = text != NULL ? (uint32_t)strtoul(text, NULL, 10) : 0;
+    return limit != 0 && (wanted == 0 || limit < wanted) ? limit : wanted;
+}
+
 void cuda_place_fill(const cuda_rank *rank, uint32_t lsa_size_max, cuda_place *place)
 {
     const cuda_world *world = rank->world;
     *place = (cuda_place){.host = host_number(),
                           .process = (uint64_t)getpid(),
                           .world_rank = rank->index,
-                          .lsa_size_max = lsa_size_max,
+                          .lsa_size_max = lsa_limit(lsa_size_max),
                           .windows = rank->vmm && (world->threads || rank->fd_export) ? 1u : 0u};
     memcpy(place->uuid, rank->uuid, sizeof(place->uuid));
 }

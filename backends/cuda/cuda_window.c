@@ -34,19 +34,24 @@ static uint32_t free_number(const cuda_comm *comm, const cuda_round *round)
     return 0;
 }
 
+/* Members' addresses, then their bytes. */
+static size_t row_bytes(const cuda_comm *comm)
+{
+    return 2u * (size_t)comm->lsa_size * sizeof(void *);
+}
+
 ist_status cuda_window_table(cuda_comm *comm)
 {
     if (comm->table_chunk != NULL) {
         return IST_OK;
     }
-    return cuda_heap_alloc(comm->owner,
-                           (size_t)CUDA_WINDOW_COUNT_MAX * comm->lsa_size * sizeof(void *),
-                           &comm->table_chunk, &comm->table);
+    return cuda_heap_alloc(comm->owner, CUDA_WINDOW_COUNT_MAX * row_bytes(comm), &comm->table_chunk,
+                           &comm->table);
 }
 
 static CUdeviceptr table_row(const cuda_comm *comm, uint32_t index)
 {
-    return comm->table + (CUdeviceptr)index * comm->lsa_size * sizeof(void *);
+    return comm->table + (CUdeviceptr)index * row_bytes(comm);
 }
 
 ist_dev_window cuda_window_entry(const cuda_comm *comm, uint32_t index)
@@ -65,8 +70,7 @@ ist_dev_window cuda_window_entry(const cuda_comm *comm, uint32_t index)
 static ist_status publish(cuda_comm *comm, uint32_t index)
 {
     IST_RETURN_IF_ERROR(cuda_copy_now(comm->owner, table_row(comm, index),
-                                      comm->windows[index]->members,
-                                      comm->lsa_size * sizeof(void *), true));
+                                      comm->windows[index]->members, row_bytes(comm), true));
     return cuda_devcomms_publish(comm, index);
 }
 

@@ -4,6 +4,7 @@
  * starts. The caller's current device stays what it was.
  */
 #include "cuda_world.h"
+#include "cuda_begin.h"
 #include "cuda_internal.h"
 
 #include <stdlib.h>
@@ -20,6 +21,7 @@ typedef struct member {
     CUdevice device;
     uint32_t index;
     ist_status status;
+    bool bystander; /* the status is another rank's failure */
     pthread_t thread;
     bool started;
 } member;
@@ -31,19 +33,66 @@ static void result_copy(const ist_world_result *filled, ist_world_result *result
     result->size = size;
 }
 
+/*
+ * IST_CUDA_SHARE=1: ranks may share GPUs. For tests with more ranks than GPUs: kernels that wait
+ * for each other then need room on one device, which nothing guarantees.
+ */
+static bool may_share(void)
+{
+    const char *text = getenv("IST_CUDA_SHARE");
+    return text != NULL && strcmp(text, "1") == 0;
+}
+
+static ist_status member_main(const member *one, cuda_rank *rank)
+{
+    bool entered = cuda_enter(rank);
+    ist_status status = one->setup->rank_main(ist_backend_cuda.ops, rank, one->index,
+                                              one->world->rank_count, one->setup->context);
+    cuda_exit(entered);
+    return status;
+}
+
+/* Kernels of ranks that share a device wait for each other, so all must find room on it at once. */
+static void share_device(cuda_rank *rank, uint32_t sharers)
+{
+    rank->sm_count = rank->sm_count > sharers ? rank->sm_count / sharers : 1;
+}
+
+/* `own`: whether this rank has its device. The others learn it, whatever it is. */
+static ist_status member_begin(member *one, cuda_rank *rank, ist_status own)
+{
+    cuda_beginner beginner = {.endpoint = one->endpoint,
+                              .rank = one->index,
+                              .rank_count = one->world->rank_count,
+                              .may_share = may_share()};
+    cuda_beginning beginning = {0};
+    if (rank != NULL) {
+        memcpy(beginner.uuid, rank->uuid, sizeof(beginner.uuid));
+    }
+    ist_status status = cuda_begin(&beginner, own, &beginning);
+    one->bystander = beginning.bystander;
+    if (rank != NULL && status == IST_OK) {
+        rank->began_ns = beginning.at_ns;
+        share_device(rank, beginning.sharers);
+    }
+    return status;
+}
+
 /* In a thread whose current device is its own business. */
 static ist_status member_run(member *one)
 {
     cuda_rank *rank = ist_alloc(1, sizeof(*rank));
     if (rank == NULL) {
-        return ist_raise(IST_ERR_MEMORY, NULL, "no host memory for rank %u", one->index);
+        ist_status none = ist_raise(IST_ERR_MEMORY, NULL, "no host memory for rank %u", one->index);
+        return member_begin(one, NULL, none);
     }
     ist_status status = cuda_rank_open(rank, one->world, one->index, one->device, one->endpoint);
+    bool opened = status == IST_OK;
+    status = member_begin(one, rank, status);
     if (status == IST_OK) {
-        bool entered = cuda_enter(rank);
-        status = one->setup->rank_main(ist_backend_cuda.ops, rank, one->index,
-                                       one->world->rank_count, one->setup->context);
-        cuda_exit(entered);
+        status = member_main(one, rank);
+    }
+    if (opened) {
         cuda_rank_close(rank);
     }
     ist_free(rank);
@@ -53,10 +102,8 @@ static ist_status member_run(member *one)
 static ist_status world_init(cuda_world *world, const ist_backend_world *setup, uint32_t rank_count,
                              bool threads)
 {
-    *world = (cuda_world){.rank_count = rank_count,
-                          .threads = threads,
-                          .began_ns = cuda_now_ns(),
-                          .deadline_ns = setup->deadline_ns};
+    *world = (cuda_world){
+        .rank_count = rank_count, .threads = threads, .deadline_ns = setup->deadline_ns};
     return pthread_mutex_init(&world->lock, NULL) == 0
                ? IST_OK
                : ist_raise(IST_ERR_SYSTEM, NULL, "pthread_mutex_init failed");
@@ -105,12 +152,13 @@ static void members_run(member *members, uint32_t count)
     }
 }
 
+/* The first that failed by itself. */
 static void members_result(const member *members, uint32_t count, ist_world_result *result)
 {
     for (uint32_t i = 0; i < count; ++i) {
         if (members[i].status == IST_ERR_KILLED) {
             ++result->lost_count;
-        } else if (members[i].status < 0 && result->status >= 0) {
+        } else if (members[i].status < 0 && !members[i].bystander && result->status >= 0) {
             result->status = members[i].status;
             result->failed_rank = (int32_t)i;
         }
@@ -159,16 +207,6 @@ static ist_status run_threads(const ist_backend_world *setup, uint32_t rank_coun
     return status;
 }
 
-/*
- * IST_CUDA_SHARE=1: ranks may share GPUs. For tests with more ranks than GPUs: kernels that wait
- * for each other then need room on one device, which nothing guarantees.
- */
-static bool may_share(void)
-{
-    const char *text = getenv("IST_CUDA_SHARE");
-    return text != NULL && strcmp(text, "1") == 0;
-}
-
 static ist_status count_ranks(const ist_backend_world *setup, uint32_t *rank_count)
 {
     uint32_t device_count = (uint32_t)cuda_driver_device_count();
@@ -197,7 +235,7 @@ static ist_status count_ranks(const ist_backend_world *setup, uint32_t *rank_cou
 static void tell_and_hear(const member *one, uint32_t rank_count, uint64_t wait_ns,
                           ist_world_result *result)
 {
-    int64_t own = one->status;
+    int64_t own = one->bystander ? IST_OK : one->status;
     uint64_t *none = ist_alloc(CUDA_WORDS(rank_count), sizeof(*none));
     if (none == NULL) {
         return;

@@ -6,7 +6,7 @@
  * host's lead, and what it enqueues starts no earlier. Blocking calls let the world catch up first.
  */
 #include "sim_conductor.h"
-#include "sim_internal.h"
+#include "sim_explore.h"
 #include "sim_world.h"
 
 #include <string.h>
@@ -65,6 +65,53 @@ static ist_status sim_caps(void *self, ist_backend_caps *caps)
     return IST_OK;
 }
 
+/* ---- exploring: what a program's calls touch and order ----------------------------------------- */
+
+/* Host-visible words are read one by one, as acquire loads of the whole system. */
+static void sim_host_reads(sim_rank *rank, const void *mem, size_t bytes)
+{
+    sim_explore *explore = rank->world->explore;
+    if (explore == NULL || rank->dead) {
+        return;
+    }
+    uint32_t agent = sim_agent_of(explore, &rank->host);
+    sim_shadow_access(explore, agent, mem, bytes, false, SIM_STRONG_SYSTEM, "peek");
+    sim_words_acquire(explore, agent, mem, bytes);
+}
+
+static void sim_host_writes(sim_rank *rank, void *mem, const void *host, size_t bytes)
+{
+    sim_explore *explore = rank->world->explore;
+    if (explore == NULL || rank->world->current == NULL) {
+        return;
+    }
+    uint32_t agent = sim_agent_of(explore, &rank->host);
+    if (bytes == 8) {
+        uint64_t value;
+        memcpy(&value, host, sizeof(value));
+        sim_word_store(explore, agent, mem, value, 8, IST_RELEASE, IST_SCOPE_SYSTEM, "poke");
+        return;
+    }
+    sim_shadow_access(explore, agent, mem, bytes, true, SIM_STRONG_SYSTEM, "poke");
+}
+
+static void sim_host_after_stream(sim_stream *stream)
+{
+    sim_explore *explore = stream->rank->world->explore;
+    if (explore != NULL) {
+        sim_agent_order(explore, sim_agent_stream(explore, stream),
+                        sim_agent_of(explore, &stream->rank->host));
+    }
+}
+
+static void sim_host_after_event(sim_rank *rank, const sim_host_event *event)
+{
+    sim_explore *explore = rank->world->explore;
+    if (explore != NULL) {
+        sim_agent_join(explore, sim_agent_of(explore, &rank->host), event->released);
+    }
+}
+
 /* ---- time and memory ------------------------------------------------------------------------- */
 
 static ist_status sim_clock(void *self, uint64_t *now_ns)
@@ -79,7 +126,7 @@ static ist_status sim_sleep(void *self, uint64_t ns)
     sim_rank *rank = self;
     SIM_CALL(rank);
     rank->host.lag_ps = sim_add_sat(rank->host.lag_ps, sim_ps_from_ns(ns));
-    sim_actor_sync(&rank->host);
+    sim_actor_sleep(&rank->host);
     return rank->dead ? IST_ERR_KILLED : IST_OK;
 }
 
@@ -111,6 +158,7 @@ static ist_status sim_mem_peek(void *self, const void *mem, void *host, size_t b
     sim_rank *rank = self;
     SIM_CALL(rank);
     sim_actor_sync(&rank->host);
+    sim_host_reads(rank, mem, bytes);
     memcpy(host, mem, bytes);
     return rank->dead ? IST_ERR_KILLED : IST_OK;
 }
@@ -126,6 +174,7 @@ static ist_status sim_mem_poke(void *self, void *mem, const void *host, size_t b
     if (rank->dead) {
         return IST_ERR_KILLED;
     }
+    sim_host_writes(rank, mem, host, bytes);
     memcpy(mem, host, bytes);
     sim_wait_word_written(rank, mem, bytes);
     sim_wait_mask_changed(rank); /* it may have been a mask or an abort word */
@@ -195,6 +244,7 @@ static ist_status sim_stream_await(sim_stream *stream, uint64_t target, uint64_t
                              (unsigned long long)stream->completed, (unsigned long long)target);
         }
     }
+    sim_host_after_stream(stream);
     return sim_stream_state(rank);
 }
 
@@ -214,6 +264,7 @@ static ist_status sim_stream_query(void *self, uint64_t number)
     if (!rank->dead && stream->completed < stream->enqueued) {
         return IST_IN_PROGRESS;
     }
+    sim_host_after_stream(stream);
     return sim_stream_state(rank);
 }
 
@@ -252,6 +303,11 @@ static ist_status sim_copy_out(void *self, uint64_t number, void *host, const vo
     sim_stream *stream = sim_object(number);
     SIM_CALL(rank);
     IST_RETURN_IF_ERROR(sim_stream_await(stream, stream->enqueued, deadline_ns));
+    if (rank->world->explore != NULL) {
+        sim_explore *explore = rank->world->explore;
+        sim_shadow_access(explore, sim_agent_of(explore, &rank->host), src, bytes, false, SIM_WEAK,
+                          "copy_out");
+    }
     memcpy(host, src, bytes);
     return IST_OK;
 }
@@ -359,6 +415,7 @@ static ist_status sim_event_sync(void *self, uint64_t number, uint64_t deadline_
                              rank->index, (unsigned long long)deadline_ns);
         }
     }
+    sim_host_after_event(rank, event);
     return sim_stream_state(rank);
 }
 
@@ -371,6 +428,7 @@ static ist_status sim_event_query(void *self, uint64_t number)
     if (!rank->dead && event->done_count < event->record_count) {
         return IST_IN_PROGRESS;
     }
+    sim_host_after_event(rank, event);
     return sim_stream_state(rank);
 }
 
@@ -468,6 +526,9 @@ static ist_status sim_comm_abort(void *self, uint64_t number)
     sim_member *member = sim_object(number);
     SIM_CALL((sim_rank *)self);
     member->aborted = true;
+    if (member->rank->world->explore != NULL) {
+        member->rank->world->explore->gave_up = true;
+    }
     sim_member_wake(member);
     sim_wait_mask_changed(member->rank);
     return IST_OK;

@@ -3,9 +3,54 @@
  * Communicators of the simulator: members meet by id, exchange bytes, open windows and device
  * communicators. All waiting here is of host programs, in virtual time, and bounded.
  */
-#include "sim_internal.h"
+#include "sim_explore.h"
 
 #include <string.h>
+
+/* ---- exploring: what calls between programs order ---------------------------------------------- */
+
+static void sim_host_publish(sim_rank *rank, uint32_t *released)
+{
+    sim_explore *explore = rank->world->explore;
+    if (explore != NULL) {
+        uint32_t agent = sim_agent_of(explore, &rank->host);
+        *released = sim_snapshot_join(explore, *released, sim_agent_release(explore, agent));
+    }
+}
+
+static void sim_host_learn(sim_rank *rank, uint32_t released)
+{
+    sim_explore *explore = rank->world->explore;
+    if (explore != NULL) {
+        sim_agent_join(explore, sim_agent_of(explore, &rank->host), released);
+    }
+}
+
+/* A window covers part of an allocation. */
+static void sim_allocation_share(sim_rank *rank, sim_allocation *allocation, const void *mem,
+                                 uint64_t bytes)
+{
+    uint64_t begin = (uint64_t)((const uint8_t *)mem - rank->memory.base) - allocation->offset;
+    if (rank->world->explore != NULL) {
+        ++rank->world->explore->windows_serial;
+    }
+    if (allocation->shared_end == 0 || begin < allocation->shared_begin) {
+        allocation->shared_begin = begin;
+    }
+    if (begin + bytes > allocation->shared_end) {
+        allocation->shared_end = begin + bytes;
+    }
+}
+
+/* Window 0: shared from the start, zeroed for all to read. */
+static void sim_resource_opened(sim_rank *rank, const void *mem, uint64_t bytes)
+{
+    sim_allocation *allocation = sim_memory_find(rank, mem, bytes);
+    if (allocation != NULL) {
+        allocation->resource = true;
+        sim_allocation_share(rank, allocation, mem, bytes);
+    }
+}
 
 /* ---- forming --------------------------------------------------------------------------------- */
 
@@ -170,6 +215,7 @@ ist_status sim_comm_join(sim_rank *rank, const ist_backend_comm_desc *desc, sim_
     }
     sim_comm_limit_team(comm, desc->lsa_size_max);
     *member = (sim_member){.rank = rank, .comm = comm, .index = desc->rank, .open = true};
+    sim_host_publish(rank, &comm->released);
     if (++comm->joined == comm->rank_count) {
         ist_status status = sim_comm_form(comm);
         if (status != IST_OK) {
@@ -179,6 +225,7 @@ ist_status sim_comm_join(sim_rank *rank, const ist_backend_comm_desc *desc, sim_
         sim_waiters_wake(&comm->waiters);
     }
     IST_RETURN_IF_ERROR(sim_comm_wait_formed(comm, rank, desc));
+    sim_host_learn(rank, comm->released);
     *result = member;
     return IST_OK;
 }
@@ -235,6 +282,11 @@ void sim_exchange_deadline(sim_exchange *exchange)
     } else if (exchange->readers == 0) {
         sim_exchange_free(exchange);
     }
+}
+
+bool sim_exchange_is_over(const sim_exchange *exchange)
+{
+    return exchange->done;
 }
 
 void sim_exchange_timer_dropped(sim_exchange *exchange)
@@ -317,12 +369,14 @@ ist_status sim_comm_exchange(sim_member *member, const void *send, size_t bytes,
     if (rank->dead) {
         return IST_ERR_KILLED;
     }
+    sim_collective_check(member, SIM_COLLECTIVE_EXCHANGE, bytes);
     IST_RETURN_IF_ERROR(sim_exchange_enter(member, bytes, deadline_ns, &exchange));
     if (bytes > 0) {
         memcpy(exchange->data + (size_t)member->index * bytes, send, bytes);
     }
     exchange->arrived[member->index / 64u] |= 1ull << (member->index % 64u);
     ++exchange->arrived_count;
+    sim_host_publish(rank, &exchange->released);
     for (uint32_t i = 0; i < words; ++i) {
         exchange->excused[i] |= lost_words[i];
     }
@@ -352,6 +406,7 @@ ist_status sim_comm_exchange(sim_member *member, const void *send, size_t bytes,
     if (bytes > 0) {
         memcpy(recv, exchange->data, (size_t)comm->rank_count * bytes);
     }
+    sim_host_learn(rank, exchange->released);
     sim_exchange_leave(exchange);
     rank->host.lag_ps += comm->world->cluster.exchange_ps;
     return rank->dead ? IST_ERR_KILLED : IST_OK;
@@ -482,6 +537,7 @@ ist_status sim_window_register(sim_member *member, void *mem, size_t bytes, uint
         return ist_raise(IST_ERR_ARGUMENT, NULL, "rank %u registers memory it does not own",
                          rank->index);
     }
+    sim_collective_check(member, SIM_COLLECTIVE_WINDOW, 0);
     uint32_t number = sim_numbers_enter(&comm->window_numbers, member->window_last);
     IST_RETURN_IF_ERROR(sim_member_window_room(member, number));
     IST_RETURN_IF_ERROR(
@@ -494,6 +550,7 @@ ist_status sim_window_register(sim_member *member, void *mem, size_t bytes, uint
         .bytes = bytes, .local = mem, .lsa = bases->base + lsa_first, .backend = bases->base};
     sim_member_publish(member, number);
     ++allocation->windows;
+    sim_allocation_share(rank, allocation, mem, bytes);
     sim_numbers_opened(&comm->window_numbers, &member->window_last);
     *index = number;
     return IST_OK;
@@ -509,6 +566,9 @@ ist_status sim_window_unregister(sim_member *member, uint32_t index)
     sim_allocation *allocation = sim_memory_find(member->rank, member->windows[index].local, 1);
     if (allocation != NULL) {
         --allocation->windows;
+    }
+    if (comm->world->explore != NULL) {
+        ++comm->world->explore->windows_serial;
     }
     comm->windows[index].base[member->index] = NULL;
     comm->windows[index].bytes[member->index] = 0;
@@ -568,6 +628,7 @@ static ist_status sim_devcomm_resource(sim_devcomm *dev, uint64_t bytes)
     if (bytes > 0) {
         IST_RETURN_IF_ERROR(sim_memory_alloc(
             member->rank, bytes, IST_MEM_SYMMETRIC | IST_MEM_HOST_VISIBLE, &dev->resource));
+        sim_resource_opened(member->rank, dev->resource, bytes);
     }
     uint32_t lsa_first = member->index - member->index % comm->lsa_size;
     bases->base[member->index] = dev->resource;
@@ -614,6 +675,10 @@ ist_status sim_devcomm_open(sim_member *member, const ist_devcomm_desc *desc, si
         return ist_raise(IST_ERR_MEMORY, NULL, "no memory for a device communicator");
     }
     dev->member = member;
+    sim_collective_check(member, SIM_COLLECTIVE_DEVCOMM,
+                         (uint64_t)desc->context_count << 48 |
+                             (uint64_t)desc->lsa_barrier_count << 32 |
+                             (desc->signal_count ^ (desc->counter_count << 16)));
     sim_numbers *numbers = &member->comm->devcomm_numbers;
     dev->instance = sim_numbers_enter(numbers, member->devcomm_last);
     ist_status status = sim_devcomm_fill(dev, desc);
@@ -711,6 +776,7 @@ static void sim_comm_free(sim_comm *comm)
     }
     sim_bases_free(comm->windows, comm->window_room);
     sim_bases_free(comm->resources, comm->resource_room);
+    ist_free(comm->agreed);
     ist_free(comm->members);
     ist_free(comm);
 }

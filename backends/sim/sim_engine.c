@@ -3,7 +3,7 @@
  * The engine's loop: runs what is ready, else advances the clock to the next event. Everything
  * that happens in a world is decided here, by (time, sequence) alone.
  */
-#include "sim_internal.h"
+#include "sim_explore.h"
 
 /* ---- running --------------------------------------------------------------------------------- */
 
@@ -24,6 +24,10 @@ void sim_actor_make_ready(sim_actor *actor)
     }
     actor->state = SIM_READY;
     actor->next = NULL;
+    if (world->explore != NULL) {
+        sim_move_add(world->explore, SIM_MOVE_ACTOR, actor);
+        return;
+    }
     if (world->ready == NULL) {
         world->ready = actor;
     } else {
@@ -82,6 +86,15 @@ static void sim_actor_switch(sim_actor *actor)
 
 void sim_actor_sync(sim_actor *actor)
 {
+    if (actor->world->explore != NULL) {
+        sim_explore_step(actor);
+        return;
+    }
+    sim_actor_sleep(actor);
+}
+
+void sim_actor_sleep(sim_actor *actor)
+{
     if (actor->lag_ps == 0) {
         return;
     }
@@ -111,7 +124,7 @@ bool sim_actor_block(sim_actor *actor, uint64_t deadline_ps)
     return !actor->timed_out;
 }
 
-static void sim_actor_run(sim_world *world, sim_actor *actor)
+void sim_actor_run(sim_world *world, sim_actor *actor)
 {
     world->current = actor;
     actor->state = SIM_RUNNING;
@@ -148,7 +161,7 @@ static void sim_lag_over(sim_event *event)
     }
 }
 
-static void sim_event_handle(sim_world *world, sim_event *event)
+void sim_event_handle(sim_world *world, sim_event *event)
 {
     switch (event->type) {
     case SIM_EV_FIBER: sim_lag_over(event); break;
@@ -205,6 +218,12 @@ static bool sim_world_over_limit(sim_world *world)
 ist_status sim_world_loop(sim_world *world)
 {
     while (world->hosts_alive > 0) {
+        if (world->explore != NULL) {
+            if (!sim_explore_advance(world) && !sim_world_break_deadlock(world)) {
+                break;
+            }
+            continue;
+        }
         (void)sim_world_over_limit(world);
         sim_actor *actor = world->ready;
         if (actor != NULL) {
@@ -224,9 +243,15 @@ ist_status sim_world_loop(sim_world *world)
             continue;
         }
         if (!sim_world_break_deadlock(world)) {
-            return ist_raise(IST_ERR_INTERNAL, NULL, "%u host programs can never end",
-                             world->hosts_alive);
+            break;
         }
+    }
+    if (world->explore != NULL) {
+        sim_explore_drain(world);
+    }
+    if (world->hosts_alive > 0) {
+        return ist_raise(IST_ERR_INTERNAL, NULL, "%u host programs can never end",
+                         world->hosts_alive);
     }
     return world->deadlocked ? IST_ERR_DEADLOCK : IST_OK;
 }

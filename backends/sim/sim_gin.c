@@ -6,7 +6,7 @@
  * it arrives; a strong signal is raised when it has reached the head of the list, that is, when
  * every earlier put of the pair has landed; a weak one with its own put.
  */
-#include "sim_internal.h"
+#include "sim_explore.h"
 
 #include <string.h>
 
@@ -32,15 +32,116 @@ static void sim_signal_raise(const sim_put *put)
     bool add = action->kind == IST_GIN_SIGNAL_ADD || action->kind == IST_GIN_WEAK_SIGNAL_ADD;
     uint64_t *word = &dst->signals[(size_t)put->context * dst->pub.signal_count + action->signal];
     *word += add ? action->value : 1;
+    if (dst->member->rank->world->explore != NULL) {
+        sim_touch_named(dst->member->rank->world->explore, SIM_NAME_SIGNAL, dst->member->rank,
+                        dst->instance, (uint64_t)(word - dst->signals), 1, true);
+        sim_key_release(dst->member->rank->world->explore, word, put->released);
+    }
     sim_event_log(dst->member->rank->world, IST_SIM_SIGNAL, dst->member->rank,
                   (int32_t)put->src->pub.rank, put->context << 16 | action->signal, *word);
     sim_wait_signal_raised(dst, put->context, action->signal);
+}
+
+/* ---- exploring ------------------------------------------------------------------------------- */
+
+const void *sim_flush_key(const sim_devcomm *dev, uint32_t context)
+{
+    return &dev->pairs[(size_t)context * dev->pub.rank_count];
+}
+
+uint64_t sim_flush_context(const sim_devcomm *dev, const void *key)
+{
+    const sim_pair *pair = key;
+    return (uint64_t)(pair - dev->pairs) / dev->pub.rank_count;
+}
+
+/* Local completion says that the source was read, nothing about the target. */
+static void sim_put_consumed(const sim_put *put, const void *key)
+{
+    sim_explore *explore = put->src->member->rank->world->explore;
+    if (explore != NULL) {
+        sim_key_release(explore, key, sim_agent_release(explore, put->agents[0]));
+    }
+}
+
+static void sim_put_read(sim_put *put)
+{
+    sim_explore *explore = put->src->member->rank->world->explore;
+    if (!put->read && put->bytes > 0 && put->from != &put->value) {
+        sim_shadow_access(explore, put->agents[0], put->from, put->bytes, false, SIM_WEAK,
+                          "gin_put");
+    }
+    put->read = true;
+}
+
+static void sim_put_touches(sim_put *put)
+{
+    sim_explore *explore = put->src->member->rank->world->explore;
+    if (put->copy == NULL) {
+        sim_put_read(put);
+    }
+    bool word = put->from == &put->value;
+    sim_shadow_access(explore, put->agents[1], put->to, put->bytes, true,
+                      word ? SIM_STRONG_SYSTEM : SIM_WEAK, word ? "gin_put_value" : "gin_put");
+}
+
+static void sim_put_complete_locally(sim_put *put);
+
+/* Whether only the source is read now: the put lands in a later move. */
+static bool sim_put_splits(sim_put *put)
+{
+    sim_world *world = put->src->member->rank->world;
+    bool whole = put->bytes == 0 || put->from == &put->value || put->read || put->error ||
+                 put->lost || put->duplicate || put->extra_ps > 0 || put->dst->member->rank->dead ||
+                 sim_memory_find(put->src->member->rank, put->from, put->bytes) == NULL;
+    if (whole || sim_choose_value(world->explore, 2) == 0) {
+        return false;
+    }
+    put->copy = ist_alloc(1, put->bytes);
+    if (put->copy == NULL) {
+        return false;
+    }
+    memcpy(put->copy, put->from, put->bytes);
+    sim_put_read(put);
+    sim_put_complete_locally(put);
+    sim_move_add(world->explore, SIM_MOVE_PUT, put);
+    return true;
+}
+
+/* A put in front of a dead link waits until it is up. */
+static bool sim_put_held(sim_put *put)
+{
+    sim_world *world = put->src->member->rank->world;
+    if (sim_link_pair_up(world, put->src->member->rank->index, put->dst->member->rank->index,
+                         SIM_ROUTE_GIN)) {
+        return false;
+    }
+    put->next_held = world->held_puts;
+    world->held_puts = put;
+    return true;
+}
+
+void sim_held_puts_release(sim_world *world)
+{
+    sim_put *put = world->held_puts;
+    world->held_puts = NULL;
+    while (put != NULL) {
+        sim_put *next = put->next_held;
+        sim_move_add(world->explore, SIM_MOVE_PUT, put);
+        put = next;
+    }
 }
 
 /* The data reaches the target's memory. A rank that is gone takes nothing. */
 static void sim_put_land(sim_put *put)
 {
     sim_rank *target = put->dst->member->rank;
+    if (target->world->explore != NULL && put->bytes > 0) { /* also where nothing is any more */
+        if (put->from != &put->value) {
+            sim_touch(target->world->explore, put->from, put->bytes, false);
+        }
+        sim_touch(target->world->explore, put->to, put->bytes, true);
+    }
     bool to_there = put->bytes == 0 || sim_memory_find(target, put->to, put->bytes) != NULL;
     bool from_there = put->bytes == 0 || put->copy != NULL || put->from == &put->value ||
                       sim_memory_find(put->src->member->rank, put->from, put->bytes) != NULL;
@@ -51,8 +152,16 @@ static void sim_put_land(sim_put *put)
                 (unsigned long long)put->bytes, put->src->member->rank->index, target->index,
                 to_there ? "source" : "target");
     } else if (put->bytes > 0) {
+        if (target->world->explore != NULL && !put->duplicate) {
+            sim_put_touches(put);
+        }
         memcpy(put->to, put->copy != NULL ? put->copy : put->from, put->bytes);
         sim_wait_word_written(target, put->to, put->bytes);
+    }
+    if (target->world->explore != NULL) {
+        sim_explore *explore = target->world->explore;
+        put->released = sim_snapshot_join(explore, sim_agent_release(explore, put->agents[0]),
+                                          sim_agent_release(explore, put->agents[1]));
     }
     sim_event_log(target->world, IST_SIM_PUT_DONE, target, (int32_t)put->src->pub.rank,
                   put->context, put->bytes);
@@ -70,8 +179,20 @@ static void sim_put_complete_locally(sim_put *put)
     }
     put->counted = false;
     if (put->counter != IST_GIN_NO_COUNTER && !put->error) {
-        ++src->counters[(size_t)put->context * src->pub.counter_count + put->counter];
+        uint64_t *counter =
+            &src->counters[(size_t)put->context * src->pub.counter_count + put->counter];
+        ++*counter;
+        sim_put_consumed(put, counter);
+        if (src->member->rank->world->explore != NULL) {
+            sim_touch_named(src->member->rank->world->explore, SIM_NAME_COUNTER, src->member->rank,
+                            src->instance, (uint64_t)(counter - src->counters), 1, true);
+        }
         sim_wait_counter_raised(src, put->context, put->counter);
+    }
+    sim_put_consumed(put, sim_flush_key(src, put->context));
+    if (src->member->rank->world->explore != NULL) {
+        sim_touch_named(src->member->rank->world->explore, SIM_NAME_FLUSH, src->member->rank,
+                        src->instance, put->context, 1, true);
     }
     sim_wait_put_done(src, put);
 }
@@ -79,6 +200,11 @@ static void sim_put_complete_locally(sim_put *put)
 static void sim_put_recycle(sim_put *put)
 {
     sim_world *world = put->src->member->rank->world;
+    if (world->explore != NULL) {
+        sim_agent_network_done(world->explore, put->agents[0]);
+        sim_agent_network_done(world->explore, put->agents[1]);
+        put->agents[0] = put->agents[1] = 0;
+    }
     ist_free(put->copy);
     put->copy = NULL; /* the world's end frees copies of puts still under way */
     sim_pool_give(&world->puts, put);
@@ -94,6 +220,11 @@ static void sim_pair_advance(sim_pair *pair)
             pair->tail = NULL;
         }
         /* A put that failed takes with it the strong signals that would have covered it. */
+        sim_explore *explore = put->src->member->rank->world->explore;
+        if (explore != NULL) { /* a strong signal covers all puts before it */
+            pair->released = sim_snapshot_join(explore, pair->released, put->released);
+            put->released = pair->released;
+        }
         if (!put->lost && !put->error && !pair->errored && sim_action_is_strong(&put->action) &&
             !put->dst->member->rank->dead) {
             sim_signal_raise(put);
@@ -118,6 +249,9 @@ static void sim_put_again(const sim_put *put, uint64_t after_ps);
 void sim_put_arrive(sim_put *put)
 {
     sim_world *world = put->src->member->rank->world;
+    if (world->explore != NULL && (sim_put_held(put) || sim_put_splits(put))) {
+        return;
+    }
     if (put->extra_ps > 0) { /* a fault holds it up once, after the wire */
         uint64_t at_ps = sim_add_sat(world->now_ps, put->extra_ps);
         put->extra_ps = 0;
@@ -249,6 +383,14 @@ void sim_put_issue(sim_put *put)
     }
     pair->tail = put;
     sim_event_log(world, IST_SIM_PUT, rank, (int32_t)put->peer, put->context, put->bytes);
+    if (world->explore != NULL) {
+        sim_touch_named(world->explore, SIM_NAME_PAIR, rank, put->src->instance,
+                        (uint64_t)(pair - put->src->pairs), 1, true);
+        sim_put_meet_faults(put);
+        put->error = put->error || pair->errored;
+        sim_move_add(world->explore, SIM_MOVE_PUT, put);
+        return;
+    }
     /* Headers and acknowledgements travel with every message. */
     put->flow.type = SIM_EV_PUT;
     put->flow.object = put;

@@ -109,6 +109,22 @@ ist_status sim_heap_push(sim_world *world, uint64_t at_ps, sim_event_type type, 
     return IST_OK;
 }
 
+void sim_heap_skip_stale(sim_world *world)
+{
+    sim_event event;
+    while (world->heap_count > 0) {
+        const sim_event *first = &world->heap[0];
+        if (first->type == SIM_EV_EXCHANGE && sim_exchange_is_over(first->object)) {
+            (void)sim_heap_pop(world, &event);
+            sim_exchange_deadline(event.object);
+        } else if (sim_event_is_stale(first)) {
+            (void)sim_heap_pop(world, &event);
+        } else {
+            return;
+        }
+    }
+}
+
 bool sim_heap_pop(sim_world *world, sim_event *event)
 {
     if (world->heap_count == 0) {

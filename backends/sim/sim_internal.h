@@ -28,6 +28,7 @@ typedef struct sim_devcomm sim_devcomm;
 typedef struct sim_wait sim_wait;
 typedef struct sim_put sim_put;
 typedef struct sim_launch sim_launch;
+typedef struct sim_explore sim_explore;
 
 #define SIM_PS_PER_NS 1000ull
 #define SIM_NEVER UINT64_MAX
@@ -94,15 +95,21 @@ typedef struct sim_actor {
     bool timed_out;                /* why the last block ended */
     bool has_timer;                /* a deadline event of the current block lies in the heap */
     struct sim_actor *next_waiter; /* in a list of waiters of a stream, event or rendezvous */
+    /* exploring: */
+    uint64_t priority; /* PCT */
+    uint32_t agent;    /* 0: none yet */
+    uint32_t move_id;
 } sim_actor;
 
 /* ---- device memory --------------------------------------------------------------------------- */
 
 typedef struct sim_allocation {
-    uint64_t offset;  /* from the rank's base; multiple of 4096 */
-    uint64_t bytes;   /* as asked */
-    uint32_t flags;   /* ist_mem_flags */
-    uint32_t windows; /* open windows inside */
+    uint64_t offset;                   /* from the rank's base; multiple of 4096 */
+    uint64_t bytes;                    /* as asked */
+    uint32_t flags;                    /* ist_mem_flags */
+    uint32_t windows;                  /* open windows inside */
+    bool resource;                     /* window 0 of a device communicator */
+    uint64_t shared_begin, shared_end; /* what windows have covered so far; end 0: nothing */
 } sim_allocation;
 
 typedef struct sim_memory {
@@ -139,6 +146,7 @@ typedef struct sim_host_event {
     uint32_t capture_node;
     uint32_t refs;                       /* handle + operations that use it */
     struct sim_host_event *next_of_rank; /* open handles */
+    uint32_t released;                   /* exploring: clock of the last record */
 } sim_host_event;
 
 #define SIM_ARGS_INLINE 448u
@@ -155,8 +163,9 @@ typedef struct sim_stream_op {
     const void *src;
     size_t bytes;
     sim_host_event *event;
-    uint64_t record; /* RECORD, WAIT: which record of the event */
-    void *payload;   /* COPY_IN bytes or large args, ours */
+    uint64_t record;   /* RECORD, WAIT: which record of the event */
+    uint32_t released; /* exploring: the host's clock when it enqueued */
+    void *payload;     /* COPY_IN bytes or large args, ours */
     _Alignas(16) uint8_t args[SIM_ARGS_INLINE];
 } sim_stream_op;
 
@@ -175,6 +184,10 @@ struct sim_stream {
     sim_launch *launch; /* the running kernel */
     sim_flow flow;      /* the running copy */
     struct sim_stream *next_of_rank;
+    uint32_t ordinal;     /* number among the streams of its rank */
+    uint32_t agent;       /* exploring: 0: none yet */
+    uint32_t block_count; /* agents of blocks, [block_count] */
+    uint32_t *block_agents;
 };
 
 typedef struct sim_graph_node {
@@ -270,6 +283,7 @@ typedef struct sim_exchange {
     uint32_t readers; /* members that still have to copy the result */
     bool done;
     bool timer;
+    uint32_t released; /* exploring: clocks of those who came */
     sim_actor *waiters;
 } sim_exchange;
 
@@ -279,6 +293,7 @@ typedef struct sim_member {
     uint32_t index;       /* rank in the communicator */
     uint32_t window_last; /* number of the last that it opened; 0: none yet */
     uint32_t devcomm_last;
+    uint32_t collectives; /* exploring: calls made */
     bool open;
     bool aborted;
     ist_dev_window *windows; /* [window_room], entry 0 unused here */
@@ -322,13 +337,17 @@ struct sim_comm {
     sim_window_bases *resources; /* [resource_room]: window 0 of each dev comm instance */
     uint32_t resource_room;
     uint32_t lsa_size_max;
+    uint32_t released;             /* exploring: clocks of those who joined */
+    struct sim_collective *agreed; /* exploring: [agreed_room] collective calls, by number */
+    uint32_t agreed_count, agreed_room;
 };
 
 /* Puts between one pair on one context, in order of issue. */
 typedef struct sim_pair {
     sim_put *head, *tail;
-    sim_put *held; /* a reordered put that waits for the next one */
-    bool errored;  /* later puts fail too, until cleared */
+    sim_put *held;     /* a reordered put that waits for the next one */
+    bool errored;      /* later puts fail too, until cleared */
+    uint32_t released; /* exploring: clocks of the puts that have landed in turn */
 } sim_pair;
 
 struct sim_devcomm {
@@ -364,8 +383,12 @@ struct sim_put {
     bool counted;      /* still blocks its sender's flush */
     uint64_t extra_ps; /* of a delay or reordering, after the wire */
     uint64_t again_ps; /* a duplicate follows so much later; 0: none */
-    void *copy;        /* bytes of a duplicate, ours */
+    void *copy;        /* bytes of a duplicate, or read early, ours */
     sim_flow flow;
+    uint32_t agents[2]; /* exploring: who reads the source, who writes the target */
+    uint32_t released;  /* exploring: clock when it had landed */
+    bool read;          /* exploring: the source has been read */
+    struct sim_put *next_held;
 };
 
 typedef struct sim_store {
@@ -377,6 +400,7 @@ typedef struct sim_store {
     uint32_t width;          /* 4 or 8 */
     sim_devcomm *barrier_of; /* NULL, or the word is an inbox of this one's barrier */
     uint32_t barrier, member;
+    uint32_t agent, released; /* exploring */
 } sim_store;
 
 /* ---- ranks and world ------------------------------------------------------------------------- */
@@ -401,6 +425,7 @@ struct sim_rank {
     sim_actor *parked; /* runnable actors, in order, while stalled */
     sim_actor *parked_tail;
     sim_stream *streams;
+    uint32_t stream_count; /* ever opened */
     sim_graph *graphs;
     sim_host_event *events;
     sim_wait *waits; /* device waits on this rank's memory and signals */
@@ -432,6 +457,7 @@ struct sim_world {
     struct sim_link_state *link_states; /* [links], NULL until the first link fault */
     struct sim_store *held_stores;      /* words in front of a dead link, in order */
     struct sim_store *held_stores_tail;
+    struct sim_put *held_puts; /* exploring: puts in front of a dead link */
     sim_faults *faults;
     sim_log log;
     sim_comm *comms;
@@ -442,19 +468,27 @@ struct sim_world {
     uint8_t *arena_base;
     uint64_t arena_bytes;
     uint64_t rank_stride;
+    uint32_t rank_shift; /* log2 of the stride */
     bool deadlocked;
+    bool fault_struck; /* some fault of the plan has had its effect */
     uint32_t unwind_max;
     sim_conductor *conductor; /* ranks are processes, or NULL */
+    sim_explore *explore;     /* NULL: the fair scheduler */
 };
 
 /* sim_heap.c */
 ist_status sim_heap_push(sim_world *world, uint64_t at_ps, sim_event_type type, void *object,
                          uint64_t token);
 bool sim_heap_pop(sim_world *world, sim_event *event);
+/* Drops events at the front that can have no effect any more, so that they move no clock. */
+void sim_heap_skip_stale(sim_world *world);
 
 /* sim_engine.c: running and blocking */
 ist_status sim_world_loop(sim_world *world);
 void sim_actor_make_ready(sim_actor *actor);
+/* Runs an actor until it yields; retires a block that has ended. */
+void sim_actor_run(sim_world *world, sim_actor *actor);
+void sim_event_handle(sim_world *world, sim_event *event);
 /* Blocks the running actor until woken or `deadline_ps` (absolute; SIM_NEVER: none).
    Returns false when the deadline ended it. */
 bool sim_actor_block(sim_actor *actor, uint64_t deadline_ps);
@@ -462,8 +496,10 @@ void sim_actor_wake(sim_actor *actor);
 /* Lists of actors that wait for one thing, linked by next_waiter. */
 void sim_waiters_wake(sim_actor **list);
 void sim_waiters_remove(sim_actor **list, sim_actor *actor);
-/* Lets the world's time catch up with the actor's own. */
+/* Lets the world's time catch up with the actor's own; exploring: a step instead. */
 void sim_actor_sync(sim_actor *actor);
+/* The same, exploring or not. */
+void sim_actor_sleep(sim_actor *actor);
 /* Ends a block's fiber for good; does not return when it is the running one. */
 void sim_actor_retire(sim_actor *actor);
 
@@ -487,7 +523,7 @@ typedef struct sim_link_end {
 void sim_link_fault_begin(sim_rank *rank, const ist_fault *fault);
 void sim_link_fault_end(sim_world *world, sim_link_end *end);
 /* Whether words can travel from one rank's GPU to another's now. */
-bool sim_link_pair_up(sim_world *world, uint32_t from, uint32_t to);
+bool sim_link_pair_up(sim_world *world, uint32_t from, uint32_t to, sim_route_kind kind);
 
 /* sim_transfer.c */
 sim_flow *sim_flow_new(sim_world *world);
@@ -518,7 +554,15 @@ ist_status sim_memory_alloc(sim_rank *rank, size_t bytes, uint32_t flags, void *
 ist_status sim_memory_free(sim_rank *rank, void *mem);
 sim_allocation *sim_memory_find(sim_rank *rank, const void *mem, size_t bytes);
 /* Rank whose memory an address lies in, or NULL. */
-sim_rank *sim_memory_owner(sim_world *world, const void *address);
+static inline sim_rank *sim_memory_owner(sim_world *world, const void *address)
+{
+    uint64_t at = (uint64_t)(uintptr_t)address - (uint64_t)(uintptr_t)world->arena_base;
+    if (at >= world->arena_bytes) { /* also below the base: the difference wraps */
+        return NULL;
+    }
+    uint64_t index = at >> world->rank_shift;
+    return index < world->rank_count ? &world->ranks[index] : NULL;
+}
 
 /* sim_stream.c */
 ist_status sim_stream_push(sim_stream *stream, sim_stream_op *op);
@@ -564,8 +608,12 @@ void *sim_coop_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes);
 
 /* sim_gin.c */
 void sim_put_issue(sim_put *put);
+void sim_held_puts_release(sim_world *world);
 sim_put *sim_put_new(sim_world *world);
 void sim_put_arrive(sim_put *put);
+/* Exploring: names what flushes of a context acquire. */
+const void *sim_flush_key(const sim_devcomm *dev, uint32_t context);
+uint64_t sim_flush_context(const sim_devcomm *dev, const void *key);
 
 /* sim_comm.c */
 ist_status sim_comm_join(sim_rank *rank, const ist_backend_comm_desc *desc, sim_member **member);
@@ -580,6 +628,7 @@ ist_status sim_devcomm_close(sim_member *member, sim_devcomm *dev);
 uint64_t sim_window_bytes(const sim_devcomm *dev, uint32_t window, uint32_t peer);
 sim_devcomm *sim_devcomm_peer(const sim_devcomm *dev, uint32_t peer);
 void sim_exchange_deadline(sim_exchange *exchange);
+bool sim_exchange_is_over(const sim_exchange *exchange);
 /* The world ends and the timer will not fire. */
 void sim_exchange_timer_dropped(sim_exchange *exchange);
 void sim_comms_free(sim_world *world);
@@ -618,6 +667,7 @@ static inline uint64_t sim_add_sat(uint64_t a, uint64_t b)
 static inline void sim_event_log(sim_world *world, uint32_t kind, const sim_rank *rank,
                                  int32_t peer, uint32_t detail, uint64_t value)
 {
+    world->fault_struck = world->fault_struck || kind == IST_SIM_FAULT;
     sim_log_event(&world->log, world->now_ps, kind, rank != NULL ? (int32_t)rank->index : -1, peer,
                   detail, value);
 }

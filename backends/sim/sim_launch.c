@@ -2,7 +2,7 @@
 /*
  * Kernel launches: one fiber a block, all resident at once.
  */
-#include "sim_internal.h"
+#include "sim_explore.h"
 
 #include <string.h>
 
@@ -14,6 +14,40 @@ static void sim_block_main(void *argument)
     sim_coop_drain(coop);
     sim_actor_sync(&coop->actor);
     coop->actor.state = SIM_ENDED;
+}
+
+/* Blocks of one stream keep their agents from launch to launch. */
+static bool sim_block_agents(sim_explore *explore, sim_stream *stream, uint32_t count)
+{
+    if (count <= stream->block_count) {
+        return true;
+    }
+    uint32_t *agents = ist_alloc(count, sizeof(*agents));
+    if (agents == NULL) {
+        return false;
+    }
+    if (stream->block_count > 0) {
+        memcpy(agents, stream->block_agents, stream->block_count * sizeof(*agents));
+    }
+    for (uint32_t i = stream->block_count; i < count; ++i) {
+        agents[i] = sim_agent_new(explore, SIM_AGENT_BLOCK, stream->rank, (int32_t)i);
+        (void)sim_agent_new(explore, SIM_AGENT_BLOCK, stream->rank, (int32_t)i); /* its rows */
+    }
+    ist_free(stream->block_agents);
+    stream->block_agents = agents;
+    stream->block_count = count;
+    return true;
+}
+
+static void sim_block_agent(sim_launch *launch, ist_coop *coop)
+{
+    sim_explore *explore = launch->rank->world->explore;
+    uint32_t number = launch->stream->block_agents[coop->block];
+    sim_agent *agent = &explore->agents[number];
+    coop->actor.agent = number;
+    agent->kernel = launch->kernel->name;
+    agent->phase = "";
+    sim_agent_order(explore, sim_agent_stream(explore, launch->stream), number);
 }
 
 static ist_status sim_block_start(sim_launch *launch, uint32_t block, uint32_t block_count)
@@ -44,6 +78,9 @@ static ist_status sim_block_start(sim_launch *launch, uint32_t block, uint32_t b
     coop->serial = ++world->coop_serial;
     coop->rows_until_ps = 0;
     coop->wait = NULL;
+    if (world->explore != NULL) {
+        sim_block_agent(launch, coop);
+    }
     actor->next_of_rank = rank->blocks;
     if (rank->blocks != NULL) {
         rank->blocks->prev_of_rank = actor;
@@ -89,6 +126,12 @@ void sim_actor_retire(sim_actor *actor)
     sim_world *world = actor->world;
     sim_block_unlink(coop);
     ++world->blocks_retired;
+    if (world->explore != NULL && launch != NULL) {
+        sim_explore *explore = world->explore;
+        sim_agent_order(explore, actor->agent, sim_agent_stream(explore, launch->stream));
+        sim_touch_named(explore, SIM_NAME_STREAM, launch->rank, 0, launch->stream->ordinal, 1,
+                        true);
+    }
     sim_fiber_fini(&actor->fiber, SIM_STACK_BLOCK);
     ++actor->block_token;
     coop->serial = 0;
@@ -136,9 +179,12 @@ static void sim_block_drop(ist_coop *coop)
 {
     sim_actor *actor = &coop->actor;
     sim_launch *launch = coop->launch;
-    if (actor->state == SIM_READY) {
+    if (actor->world->explore != NULL) {
+        sim_move_remove(actor->world->explore, actor);
+    } else if (actor->state == SIM_READY) {
         sim_ready_remove(actor->world, actor);
-    } else if (actor->state == SIM_PARKED) {
+    }
+    if (actor->state == SIM_PARKED) {
         sim_parked_remove(actor->rank, actor);
     }
     coop->launch = NULL;
@@ -192,6 +238,12 @@ ist_status sim_launch_start(sim_stream *stream, sim_stream_op *op)
     launch->args = op->payload != NULL ? op->payload : op->args;
     launch->sequence = ++rank->launch_count;
     stream->launch = launch;
+    if (rank->world->explore != NULL &&
+        !sim_block_agents(rank->world->explore, stream, op->block_count)) {
+        stream->launch = NULL;
+        sim_pool_give(&rank->world->launches, launch);
+        return ist_raise(IST_ERR_MEMORY, NULL, "no memory to explore kernel %s", op->kernel->name);
+    }
     sim_event_log(rank->world, IST_SIM_KERNEL_BEGIN, rank, -1,
                   sim_log_name(&rank->world->log, op->kernel->name), launch->sequence);
     for (uint32_t i = 0; i < op->block_count; ++i) {

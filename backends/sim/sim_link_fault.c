@@ -90,6 +90,9 @@ static ist_status sim_link_change_ports(sim_world *world, const ist_fault *fault
     ist_free(seen);
     sim_transfers_restart(world);
     sim_held_stores_release(world);
+    if (world->held_puts != NULL) {
+        sim_held_puts_release(world);
+    }
     return IST_OK;
 }
 
@@ -115,13 +118,13 @@ void sim_link_fault_end(sim_world *world, sim_link_end *end)
     sim_pool_give(&world->link_ends, end);
 }
 
-bool sim_link_pair_up(sim_world *world, uint32_t from, uint32_t to)
+bool sim_link_pair_up(sim_world *world, uint32_t from, uint32_t to, sim_route_kind kind)
 {
     uint32_t links[SIM_LINKS_A_ROUTE];
     if (world->link_states == NULL) {
         return true;
     }
-    uint32_t count = sim_links_of_pair(world->links, from, to, SIM_ROUTE_LSA, links);
+    uint32_t count = sim_links_of_pair(world->links, from, to, kind, links);
     for (uint32_t i = 0; i < count; ++i) {
         if (world->link_states[links[i]].down > 0) {
             return false;

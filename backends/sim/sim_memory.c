@@ -3,7 +3,7 @@
  * Device memory: one stretch of address space a rank, backed when touched. Addresses differ
  * between machines, offsets do not, and only offsets decide anything.
  */
-#include "sim_internal.h"
+#include "sim_explore.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -64,6 +64,7 @@ ist_status sim_arena_open(sim_world *world)
     }
     world->arena_base = arena.base;
     world->rank_stride = arena.stride;
+    world->rank_shift = (uint32_t)__builtin_ctzll(arena.stride); /* strides are powers of two */
     world->arena_bytes = arena.bytes;
     for (uint32_t i = 0; i < world->rank_count; ++i) {
         sim_memory *memory = &world->ranks[i].memory;
@@ -205,7 +206,7 @@ ist_status sim_memory_alloc(sim_rank *rank, size_t bytes, uint32_t flags, void *
     IST_RETURN_IF_ERROR(sim_memory_room(memory));
     memmove(&memory->table[index + 1], &memory->table[index],
             (memory->count - index) * sizeof(*memory->table));
-    memory->table[index] = (sim_allocation){offset, bytes, flags, 0};
+    memory->table[index] = (sim_allocation){.offset = offset, .bytes = bytes, .flags = flags};
     if (memory->count++ == 0) {
         memory->packed = offset == 0;
     }
@@ -238,6 +239,9 @@ ist_status sim_memory_free(sim_rank *rank, void *mem)
     uint64_t rounded = sim_page_up(allocation->bytes);
     /* The next owner must not find what the last one left: contents would depend on history. */
     sim_memory_reset(memory->base, offset, rounded);
+    if (rank->world->explore != NULL) {
+        sim_shadow_freed(rank, offset, rounded);
+    }
     if (memory->freed_at == 0) {
         memory->freed_at = rank->world->blocks_retired + 1u;
     }
@@ -271,14 +275,4 @@ sim_allocation *sim_memory_find(sim_rank *rank, const void *mem, size_t bytes)
         return NULL;
     }
     return allocation;
-}
-
-sim_rank *sim_memory_owner(sim_world *world, const void *address)
-{
-    const uint8_t *byte = address;
-    if (byte < world->arena_base || byte >= world->arena_base + world->arena_bytes) {
-        return NULL;
-    }
-    uint64_t index = (uint64_t)(byte - world->arena_base) / world->rank_stride;
-    return index < world->rank_count ? &world->ranks[index] : NULL;
 }

@@ -5,7 +5,7 @@
  * A killed rank's blocks vanish; its host program is not torn away, which would leak what it owns:
  * every call it makes from then on returns IST_ERR_KILLED without effect, so it unwinds.
  */
-#include "sim_internal.h"
+#include "sim_explore.h"
 
 void sim_rank_kill(sim_rank *rank)
 {
@@ -14,6 +14,9 @@ void sim_rank_kill(sim_rank *rank)
         return;
     }
     rank->dead = true;
+    if (world->explore != NULL) {
+        world->explore->gave_up = true;
+    }
     ++world->lost_count;
     sim_event_log(world, IST_SIM_FAULT, rank, -1, IST_FAULT_KILL, rank->op_number);
     sim_conductor_rank_killed(rank);

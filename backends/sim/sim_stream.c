@@ -3,7 +3,7 @@
  * Streams and events: queues of device work. The head of a stream starts when the host has reached
  * the call that enqueued it, what it waits for has happened, and the one before has ended.
  */
-#include "sim_internal.h"
+#include "sim_explore.h"
 
 #include <string.h>
 
@@ -48,6 +48,7 @@ ist_status sim_stream_new(sim_rank *rank, sim_stream **stream)
         return ist_raise(IST_ERR_MEMORY, NULL, "no memory for a stream of rank %u", rank->index);
     }
     made->rank = rank;
+    made->ordinal = rank->stream_count++;
     made->next_of_rank = rank->streams;
     rank->streams = made;
     *stream = made;
@@ -70,6 +71,7 @@ static void sim_stream_drop_ops(sim_stream *stream)
 void sim_stream_free(sim_stream *stream)
 {
     sim_stream_drop_ops(stream);
+    ist_free(stream->block_agents);
     ist_free(stream);
 }
 
@@ -81,6 +83,31 @@ void sim_rank_streams_drop(sim_rank *rank)
     }
 }
 
+/* ---- exploring ------------------------------------------------------------------------------- */
+
+/* An operation begins after all that its program did before it enqueued it. */
+static void sim_stream_learn(sim_stream *stream, sim_stream_op *op)
+{
+    sim_explore *explore = stream->rank->world->explore;
+    sim_agent_join(explore, sim_agent_stream(explore, stream), op->released);
+    sim_touch_named(explore, SIM_NAME_STREAM, stream->rank, 0, stream->ordinal, 1, true);
+}
+
+/* Copies read and write as the stream's own agent. */
+static void sim_stream_touch(sim_stream *stream, const sim_stream_op *op)
+{
+    sim_explore *explore = stream->rank->world->explore;
+    uint32_t agent = sim_agent_stream(explore, stream);
+    sim_touch_named(explore, SIM_NAME_STREAM, stream->rank, 0, stream->ordinal, 1, true);
+    if (op->kind == SIM_OP_COPY) {
+        sim_shadow_access(explore, agent, op->src, op->bytes, false, SIM_WEAK, "copy");
+    }
+    if (op->kind == SIM_OP_COPY || op->kind == SIM_OP_COPY_IN || op->kind == SIM_OP_FILL) {
+        sim_shadow_access(explore, agent, op->dst, op->bytes, true, SIM_WEAK,
+                          op->kind == SIM_OP_FILL ? "fill" : "copy");
+    }
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 void sim_stream_arm(sim_stream *stream)
@@ -88,6 +115,11 @@ void sim_stream_arm(sim_stream *stream)
     sim_world *world = stream->rank->world;
     sim_stream_op *op = stream->head;
     if (op == NULL || stream->busy || stream->armed || stream->rank->dead) {
+        return;
+    }
+    if (world->explore != NULL) {
+        stream->armed = true;
+        sim_move_add(world->explore, SIM_MOVE_STREAM, stream);
         return;
     }
     uint64_t at_ps = op->not_before_ps;
@@ -109,6 +141,9 @@ void sim_stream_done(sim_stream *stream)
     if (stream->head == NULL) {
         stream->tail = NULL;
     }
+    if (world->explore != NULL) {
+        sim_stream_touch(stream, op);
+    }
     if (op->kind == SIM_OP_COPY || op->kind == SIM_OP_COPY_IN) {
         memcpy(op->dst, op->kind == SIM_OP_COPY ? op->src : op->payload, op->bytes);
         sim_wait_word_written(stream->rank, op->dst, op->bytes);
@@ -125,6 +160,10 @@ void sim_stream_done(sim_stream *stream)
 static void sim_event_reached(sim_stream *stream, sim_stream_op *op)
 {
     sim_host_event *event = op->event;
+    if (stream->rank->world->explore != NULL) {
+        sim_explore *explore = stream->rank->world->explore;
+        event->released = sim_agent_release(explore, sim_agent_stream(explore, stream));
+    }
     if (op->record > event->done_count) {
         event->done_count = op->record;
         event->done_ps = stream->rank->world->now_ps;
@@ -145,6 +184,10 @@ static void sim_event_reached(sim_stream *stream, sim_stream_op *op)
 static void sim_event_await(sim_stream *stream, sim_stream_op *op)
 {
     if (op->event->done_count >= op->record) {
+        if (stream->rank->world->explore != NULL) {
+            sim_explore *explore = stream->rank->world->explore;
+            sim_agent_join(explore, sim_agent_stream(explore, stream), op->event->released);
+        }
         sim_stream_done(stream);
         return;
     }
@@ -163,6 +206,11 @@ static void sim_copy_start(sim_stream *stream, sim_stream_op *op)
     flow->type = SIM_EV_STREAM_DONE;
     flow->object = stream;
     flow->token = 0;
+    if (world->explore != NULL) {
+        sim_event_log(world, IST_SIM_COPY, stream->rank, -1, (uint32_t)op->kind, op->bytes);
+        sim_move_add(world->explore, SIM_MOVE_STREAM_DONE, stream);
+        return;
+    }
     uint64_t bytes = op->kind == SIM_OP_COPY ? 2 * op->bytes : op->bytes;
     (void)sim_flow_route(world, flow, index, index, SIM_ROUTE_LOCAL, bytes);
     sim_event_log(world, IST_SIM_COPY, stream->rank, -1, (uint32_t)op->kind, op->bytes);
@@ -177,7 +225,9 @@ void sim_stream_start(sim_stream *stream)
     if (op == NULL || stream->busy || rank->dead || rank->world->now_ps < rank->stalled_until_ps) {
         return; /* a stalled rank's streams are armed again when it resumes */
     }
-    if (rank->world->now_ps < op->not_before_ps) {
+    if (rank->world->explore != NULL) {
+        sim_stream_learn(stream, op);
+    } else if (rank->world->now_ps < op->not_before_ps) {
         sim_stream_arm(stream);
         return;
     }
@@ -205,6 +255,10 @@ ist_status sim_stream_push(sim_stream *stream, sim_stream_op *op)
     }
     op->next = NULL;
     op->not_before_ps = sim_actor_now_ps(&stream->rank->host);
+    if (world->explore != NULL) {
+        uint32_t host = sim_agent_of(world->explore, &stream->rank->host);
+        op->released = sim_agent_release(world->explore, host);
+    }
     /* The launch overhead is hidden behind work that is still queued. */
     if (op->kind == SIM_OP_LAUNCH && stream->head == NULL) {
         op->not_before_ps += world->cluster.launch_ps;

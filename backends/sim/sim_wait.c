@@ -4,7 +4,7 @@
  * rank whose memory or signals it watches; every write that could end one looks there, so a wait
  * costs nothing while nothing happens.
  */
-#include "sim_internal.h"
+#include "sim_explore.h"
 
 void sim_wait_remove(sim_rank *rank, sim_wait *wait)
 {
@@ -184,6 +184,40 @@ void sim_wait_peer_error(sim_devcomm *dev, uint32_t peer)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
+/* What was there was not enough: that it was read matters to who writes it. */
+static void sim_wait_touch(sim_explore *explore, const sim_wait *wait)
+{
+    const sim_devcomm *dev = wait->dev;
+    const sim_rank *rank = wait->coop->actor.rank;
+    uint32_t instance = dev != NULL ? dev->instance : 0;
+    uint64_t first = dev != NULL ? (uint64_t)wait->context * dev->pub.signal_count : 0;
+    switch (wait->kind) {
+    case SIM_WAIT_WORD: sim_touch(explore, wait->words, 8, false); break;
+    case SIM_WAIT_BARRIER:
+        sim_touch_named(explore, SIM_NAME_BARRIER, rank, instance,
+                        (uint64_t)(wait->words - dev->barrier_inbox), dev->pub.lsa_size, false);
+        break;
+    case SIM_WAIT_PEERS:
+        sim_touch(explore, wait->words, 8u * dev->pub.rank_count, false);
+        sim_touch_named(explore, SIM_NAME_SIGNAL, rank, instance, 0,
+                        (uint64_t)dev->pub.signal_count * dev->pub.context_count, false);
+        break;
+    case SIM_WAIT_SIGNAL:
+        sim_touch_named(explore, SIM_NAME_SIGNAL, rank, instance, first + wait->signal_first, 1,
+                        false);
+        break;
+    case SIM_WAIT_COUNTER:
+        sim_touch_named(explore, SIM_NAME_COUNTER, rank, instance,
+                        (uint64_t)wait->context * dev->pub.counter_count + wait->signal_first, 1,
+                        false);
+        break;
+    case SIM_WAIT_FLUSH:
+        sim_touch_named(explore, SIM_NAME_FLUSH, rank, instance, wait->context, 1, false);
+        break;
+    case SIM_WAIT_ROWS: break;
+    }
+}
+
 /* Puts the wait into the list and blocks until it is over or the deadline; false: timed out. */
 bool sim_wait_block(sim_wait *wait, uint64_t deadline_ns)
 {
@@ -191,6 +225,9 @@ bool sim_wait_block(sim_wait *wait, uint64_t deadline_ns)
     sim_rank *rank = coop->actor.rank;
     wait->began_ps = rank->world->now_ps;
     sim_event_log(rank->world, IST_SIM_WAIT, rank, -1, (uint32_t)wait->kind, wait->expected);
+    if (rank->world->explore != NULL) {
+        sim_wait_touch(rank->world->explore, wait);
+    }
     wait->next = rank->waits;
     rank->waits = wait;
     coop->wait = wait;

@@ -2,7 +2,7 @@
 /*
  * A simulated world from birth to end.
  */
-#include "sim_internal.h"
+#include "sim_explore.h"
 #include "sim_trace.h"
 #include "sim_world.h"
 
@@ -14,6 +14,9 @@ static void sim_host_main(void *argument)
     sim_world *world = rank->world;
     rank->status = world->host_main(rank);
     rank->ended = true;
+    if (world->explore != NULL && !rank->dead) {
+        sim_leak_check(rank);
+    }
     if (!rank->dead) { /* how a dead rank's program unwinds is nobody's business */
         sim_actor_sync(&rank->host);
         sim_event_log(world, IST_SIM_RANK_END, rank, -1, (uint32_t) - (int32_t)rank->status, 0);
@@ -164,6 +167,7 @@ ist_status sim_world_open(const ist_backend_world *setup, sim_world **result)
     status = status == IST_OK ? sim_faults_open(setup->faults, world->rank_count, &world->faults)
                               : status;
     status = status == IST_OK ? sim_world_ranks(world) : status;
+    status = status == IST_OK ? sim_explore_open(world) : status;
     status = status == IST_OK ? sim_arena_open(world) : status;
     status = status == IST_OK ? sim_links_open(&world->cluster, world->rank_count,
                                                world->link_model, &world->links)
@@ -217,6 +221,7 @@ void sim_world_close(sim_world *world)
     }
     sim_heap_fini(world);
     sim_comms_free(world);
+    sim_explore_close(world);
     sim_arena_close(world);
     sim_links_close(world->links);
     ist_free(world->link_states);
@@ -250,6 +255,14 @@ void sim_world_result(sim_world *world, ist_status status, ist_world_result *res
         if (!rank->dead && rank->status != IST_OK) {
             result->failed_rank = (int32_t)i;
             result->status = status == IST_OK ? rank->status : status;
+        }
+    }
+    if (world->explore != NULL) {
+        sim_explore_finish(world, result->status);
+        const ist_explore_report *report = &world->explore->report;
+        if (report->finding_count > 0 && (world->explore->desc.options & IST_EXPLORE_GO_ON) == 0) {
+            result->status = report->finding.status;
+            result->failed_rank = report->finding.second.rank;
         }
     }
     result->lost_count = world->lost_count;

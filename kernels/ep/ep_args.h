@@ -38,7 +38,7 @@ typedef struct ist_ep_op_args {
     ist_ep_handle_map in;
     uint8_t *handle;
     ist_ep_record_head *record; /**< host-visible */
-    uint64_t issue;             /**< number of the call on the handle, kept in the record */
+    uint64_t issue;             /**< number of the call on the handle, 0: captured; for the record */
     uint64_t deadline_ns;       /**< of a wait, a length */
     uint64_t row_bytes;
     const uint8_t *rows;  /**< local address of the input rows, NULL if there are none */
@@ -50,7 +50,7 @@ typedef struct ist_ep_op_args {
     uint32_t topk;        /**< K */
     uint32_t dtype;       /**< ist_dtype */
     uint32_t token_count; /**< N of the handle */
-    uint32_t reserved;
+    uint32_t topk_inverse; /**< 2^32 / K, rounded up; 0 for K = 1 */
 } ist_ep_op_args;
 
 /** ep_dispatch: geometry.block_count blocks */

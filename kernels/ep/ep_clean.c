@@ -49,7 +49,7 @@ IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args
     want.reserved = 0;
     ist_wire_active(coop, dev, marks);
     ist_wire_raise_all(coop, dev, want.channel, want.tag, marks);
-    return ist_wire_wait(coop, &wire, &want, ist_ep_results(coop, dev));
+    return ist_wire_wait(coop, &wire, &want, ist_ep_results(coop, dev->rank_count));
 }
 
 /** Phase 2. Collective. */

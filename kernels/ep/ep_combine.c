@@ -8,8 +8,8 @@
  *   2 meet     all blocks have staged
  *   3 send     home h is served by block h % blocks: the head (where the rows lie), the ready flag
  * Receive half (as the home of tokens):
- *   4 decide   block 0 waits for the ready flags, checks heads and stamps, and publishes who takes
- *              part: the ranks that answered this rank's dispatch and are ready now
+ *   4 decide   who takes part: the ranks that answered this rank's dispatch and are ready now; one
+ *              answer for all blocks, see ep_decide.h
  *   5 sum      each block takes its share of the tokens: the rows of a token in the order of k, one
  *              fused chain in f32, one rounding
  * Last block:
@@ -20,14 +20,15 @@
  * staging, or in this rank's inbox. Stamps of the inbox are compared before the verdict and again
  * after the sum; a token whose rows broke in between is summed again without them.
  */
-#include "ep_wire.h"
+#include "ep_conclude.h"
 
-#define IST_EP_TOKENS 32u   /* tokens summed between two syncs */
+#define IST_EP_TOKENS 16u   /* tokens summed between two syncs */
 #define IST_EP_PUT_ROWS 16u /* received rows whose entries are put between two syncs */
 
 /** Tables of the handle; constant during this kernel. */
 typedef struct ist_ep_plan {
     const int32_t *idx;
+    const int32_t *owner;
     const int32_t *key;
     const uint32_t *ordinal;
     const uint32_t *row;
@@ -42,6 +43,7 @@ IST_DEVICE_FN ist_ep_plan ist_ep_plan_of(const ist_ep_op_args *args)
     const uint8_t *handle = args->handle;
     ist_ep_plan plan;
     plan.idx = (const int32_t *)(const void *)(handle + args->in.idx);
+    plan.owner = (const int32_t *)(const void *)(handle + args->in.owner);
     plan.key = (const int32_t *)(const void *)(handle + args->in.key);
     plan.ordinal = (const uint32_t *)(const void *)(handle + args->in.ordinal);
     plan.row = (const uint32_t *)(const void *)(handle + args->in.row);
@@ -92,6 +94,7 @@ IST_DEVICE_FN ist_ep_run ist_ep_run_by_expert(const ist_ep_op_args *args, uint32
     run.from = expert * ist_ep_slots(args) + bases[expert];
     run.packed = head->ack_start;
     run.count = ends[expert] - bases[expert];
+    IST_ROLLED
     for (uint32_t lower = 0; run.count != 0 && lower < expert; ++lower) {
         run.packed += ends[lower] - bases[lower];
     }
@@ -120,6 +123,7 @@ IST_DEVICE_FN void ist_ep_pack(ist_coop *coop, const ist_ep_op_view *op, const i
                                : 1u;
     uint32_t runs = dev->lsa_size * local;
     uint32_t parts = runs < op->blocks && runs != 0 ? op->blocks / runs : 1u;
+    IST_ROLLED
     for (uint32_t i = op->block; i < runs * parts; i += op->blocks) {
         uint32_t home = dev->rank - dev->lsa_rank + i / parts / local;
         if (home == dev->rank || !ist_ep_is_in(plan->received_from, home)) {
@@ -131,7 +135,7 @@ IST_DEVICE_FN void ist_ep_pack(ist_coop *coop, const ist_ep_op_view *op, const i
         uint64_t end = (uint64_t)run.count * (i % parts + 1u) / parts;
         if (begin < end) {
             uint64_t to = op->base + args->at.stage_packed + (run.packed + begin) * args->row_bytes;
-            ist_row_copy(coop, ist_ep_at(coop, op, to),
+            ist_row_copy(coop, ist_ep_at(op, to),
                          args->rows + (run.from + begin) * args->row_bytes,
                          (end - begin) * args->row_bytes);
         }
@@ -172,6 +176,7 @@ IST_DEVICE_FN const uint8_t *ist_ep_owed_row(const ist_ep_op_args *args, const i
                    ? args->rows + (expert * ist_ep_slots(args) + slot) * args->row_bytes
                    : NULL;
     }
+    IST_ROLLED
     for (uint32_t lower = 0; lower < k; ++lower) {
         if (desc[1u + lower] != IST_EP_ELSEWHERE) {
             return NULL;
@@ -187,7 +192,7 @@ IST_DEVICE_FN uint32_t ist_ep_find_owed(ist_coop *coop, const ist_ep_op_view *op
 {
     const ist_ep_op_args *args = op->args;
     uint32_t local =
-        ist_ep_expert_local_count(args->geometry.expert_count, op->dev->rank_count, op->dev->rank);
+        ist_ep_count_of(&args->geometry, op->rank);
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, owed->count * args->topk) {
         uint32_t row = owed->first + i / args->topk;
@@ -227,14 +232,16 @@ IST_DEVICE_FN void ist_ep_put_owed(ist_coop *coop, const ist_ep_op_view *op,
     const ist_ep_op_args *args = op->args;
     uint64_t step = args->at.message_bytes;
     ist_ep_stamp_owed(coop, op, owed, 0);
+    IST_ROLLED
     for (uint32_t i = 0; i < owed->count * args->topk; ++i) {
         if (owed->entries[i].from != NULL) {
             uint64_t to = owed->message + owed->numbers[i] * step + sizeof(ist_ep_stamp);
-            ist_row_copy(coop, ist_ep_at(coop, op, to), owed->entries[i].from, args->row_bytes);
+            ist_row_copy(coop, ist_ep_at(op, to), owed->entries[i].from, args->row_bytes);
         }
     }
     ist_coop_sync(coop);
     ist_ep_stamp_owed(coop, op, owed, op->tag);
+    IST_ROLLED
     for (uint32_t i = 0; i < owed->count * args->topk; ++i) {
         if (owed->entries[i].from != NULL) {
             ist_ep_put(coop, op, owed->home,
@@ -252,7 +259,7 @@ IST_DEVICE_FN void ist_ep_pay(ist_coop *coop, const ist_ep_op_view *op, const is
     const ist_ep_op_args *args = op->args;
     uint32_t rows = plan->received[home + 1u] - plan->received[home];
     uint32_t entries = IST_EP_PUT_ROWS * args->topk;
-    uint64_t peer = ist_ep_gin_index(&args->geometry, op->dev->rank, home);
+    uint64_t peer = ist_ep_gin_index(&args->geometry, op->rank, home);
     ist_ep_owed owed;
     owed.home = home;
     owed.descs = args->handle + args->in.received_descs +
@@ -279,15 +286,18 @@ IST_DEVICE_FN void ist_ep_combine_stage(ist_coop *coop, const ist_ep_op_view *op
     const ist_dev_comm *dev = op->dev;
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
     uint32_t count = 0;
-    if (op->args->rows_window == 0 && dev->lsa_size > 1u) {
+    if (op->args->rows_window == 0 && op->args->geometry.lsa_size > 1u) {
         ist_ep_pack(coop, op, plan);
     }
-    if (dev->lsa_size == dev->rank_count) {
+    if (!op->network) {
         return;
     }
+    IST_ROLLED
     for (uint32_t first = op->block; first < dev->rank_count; first += count * op->blocks) {
         count = ist_ep_served(op, first);
         ist_ep_mark_active(coop, op, first, count, marks);
+        ist_coop_sync(coop);
+        IST_ROLLED
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t home = first + i * op->blocks;
             if (marks[i] && !ist_dev_is_lsa(dev, home) && ist_ep_is_in(plan->received_from, home)) {
@@ -303,21 +313,27 @@ IST_DEVICE_FN void ist_ep_combine_send_all(ist_coop *coop, const ist_ep_op_view 
     const ist_ep_layout_map *at = &op->args->at;
     const ist_dev_comm *dev = op->dev;
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
+    ist_ep_parcel *parcels = ist_ep_parcels_of(coop);
     uint64_t there = ist_ep_mine(op, at->meta, at->meta_bytes);
     uint32_t count = 0;
-    for (uint32_t first = op->block; first < dev->rank_count; first += count * op->blocks) {
+    IST_ROLLED
+    for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
         count = ist_ep_served(op, first);
         ist_ep_mark_active(coop, op, first, count, marks);
-        const ist_ep_head *heads = ist_ep_fill_heads(coop, op, first, count, at->stage_packed);
+        IST_EACH_LANE (coop, i, count) {
+            ist_ep_fill_head(op, at->stage_packed, 0, &parcels[i].head);
+        }
         ist_coop_sync(coop);
+        IST_ROLLED
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t home = first + i * op->blocks;
-            if (marks[i] && ist_dev_is_lsa(dev, home)) {
-                ist_row_copy(coop, ist_window_peer(coop, dev, 0, there, home), &heads[i],
+            const ist_ep_head *head = &parcels[i].head;
+            if (marks[i] && (!op->network || ist_dev_is_lsa(dev, home))) {
+                ist_row_copy(coop, ist_window_peer(coop, dev, 0, there, home), head,
                              sizeof(ist_ep_head));
-            } else if (marks[i]) {
+            } else if (marks[i] && op->network) {
                 uint64_t out = ist_ep_gin_part(op, at->out_meta, at->meta_bytes, home);
-                ist_row_copy(coop, ist_ep_at(coop, op, out), &heads[i], sizeof(ist_ep_head));
+                ist_row_copy(coop, ist_ep_at(op, out), head, sizeof(ist_ep_head));
                 ist_ep_put(coop, op, home, there, out, sizeof(ist_ep_head));
             }
         }
@@ -334,15 +350,11 @@ IST_DEVICE_FN uint64_t ist_ep_inbox_entry(const ist_ep_op_view *op, uint64_t ent
     return op->base + op->args->at.inbox_packed + entry * op->args->at.message_bytes;
 }
 
-/** Rank that owes a row for an entry, or R when the entry has none of its own. Lane. */
+/** Rank that owes a row for an entry, at least R when the entry has none of its own. Lane. */
 IST_DEVICE_FN uint32_t ist_ep_debtor(const ist_ep_op_args *args, const ist_ep_plan *plan,
                                      uint64_t entry)
 {
-    int32_t expert = plan->idx[entry];
-    int counts = args->layout == IST_EP_EXPERT_MAJOR ? expert >= 0 : plan->key[entry] >= 0;
-    return counts ? ist_ep_expert_rank(args->geometry.expert_count, args->geometry.rank_count,
-                                       (uint32_t)expert)
-                  : args->geometry.rank_count;
+    return (uint32_t)(args->layout == IST_EP_EXPERT_MAJOR ? plan->owner : plan->key)[entry];
 }
 
 /** Whether the stamp of an entry in the inbox is right. Lane. */
@@ -353,15 +365,28 @@ IST_DEVICE_FN int ist_ep_entry_came(ist_coop *coop, const ist_ep_op_view *op, ui
                            (entry / topk) << 32 | entry % topk);
 }
 
-/** Phase 4: heads and stamps. Collective. */
+/** Stamps of what network peers owe. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_check_entries(ist_coop *coop, const ist_ep_op_view *op,
+                                        const ist_ep_plan *plan, uint8_t *results)
+{
+    const ist_ep_op_args *args = op->args;
+    IST_EACH_LANE (coop, entry, args->token_count * args->topk) {
+        uint32_t peer = ist_ep_debtor(args, plan, entry);
+        if (peer < op->ranks && !ist_dev_is_lsa(op->dev, peer) && results[peer] == IST_WAIT_DONE &&
+            !ist_ep_entry_came(coop, op, entry)) {
+            results[peer] = IST_EP_RESULT_BROKEN;
+        }
+    }
+}
+
+/** Phase 4, block 0 by itself: heads and stamps. Collective. */
 IST_DEVICE_FN void ist_ep_check_experts(ist_coop *coop, const ist_ep_op_view *op,
                                         const ist_ep_plan *plan, uint8_t *results)
 {
     const ist_ep_op_args *args = op->args;
-    const ist_dev_comm *dev = op->dev;
-    IST_EACH_LANE (coop, peer, dev->rank_count) {
+    IST_EACH_LANE (coop, peer, op->ranks) {
         uint64_t offset = op->base + args->at.meta + peer * args->at.meta_bytes;
-        const uint64_t *head = (const uint64_t *)(const void *)ist_ep_at(coop, op, offset);
+        const uint64_t *head = (const uint64_t *)(const void *)ist_ep_at(op, offset);
         if (results[peer] == IST_WAIT_DONE) {
             int here = ist_load_u64(coop, head, IST_RELAXED, IST_SCOPE_SYSTEM) == op->tag;
             int same =
@@ -373,32 +398,131 @@ IST_DEVICE_FN void ist_ep_check_experts(ist_coop *coop, const ist_ep_op_view *op
         }
     }
     ist_coop_sync(coop);
-    if (dev->lsa_size < dev->rank_count) {
-        IST_EACH_LANE (coop, entry, args->token_count * args->topk) {
-            uint32_t peer = ist_ep_debtor(args, plan, entry);
-            if (peer < dev->rank_count && !ist_dev_is_lsa(dev, peer) &&
-                results[peer] == IST_WAIT_DONE && !ist_ep_entry_came(coop, op, entry)) {
-                results[peer] = IST_EP_RESULT_BROKEN;
-            }
-        }
+    if (op->network) {
+        ist_ep_check_entries(coop, op, plan, results);
     }
     ist_coop_sync(coop);
 }
 
-/** Phase 4, block 0. Collective. */
-IST_DEVICE_FN void ist_ep_combine_decide(ist_coop *coop, const ist_ep_op_view *op,
-                                         const ist_ep_plan *plan)
+/** Phase 4, block 0 by itself. Collective. */
+IST_DEVICE_RARE_FN void ist_ep_combine_decide_apart(ist_coop *coop, ist_ep_op_view op,
+                                                    ist_ep_late late)
 {
-    uint8_t *results = ist_ep_results(coop, op->dev);
-    uint32_t outcome = ist_ep_begin_receive(coop, op, results);
+    uint8_t *results = ist_ep_results(coop, op.ranks);
+    ist_ep_plan plan = ist_ep_plan_of(op.args);
+    uint32_t outcome = ist_ep_begin_receive(coop, &op, &late, results);
     if ((outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) == 0) {
-        ist_ep_check_experts(coop, op, plan, results);
-        ist_ep_reject(coop, op, results);
+        ist_ep_check_experts(coop, &op, &plan, results);
+        outcome |= ist_ep_reject(coop, &op, results);
     }
-    ist_ep_publish(coop, op, results, outcome);
+    ist_ep_publish(coop, &op, results, outcome);
 }
 
-/** Row of an expert rank's tensor or staging that answers an entry. Lane. */
+/** Phase 4. Collective. */
+IST_DEVICE_FN ist_ep_decision ist_ep_combine_decide(ist_coop *coop, const ist_ep_op_view *op)
+{
+    ist_ep_late late;
+    ist_ep_decision decision;
+    if (!ist_ep_try_together(coop, op, &late, &decision)) {
+        if (late.alone) {
+            IST_RARELY(coop, ist_ep_combine_decide_apart(coop, *op, late));
+        }
+        IST_RARELY(coop, decision = ist_ep_adopt(coop, *op, late.alone));
+    }
+    return decision;
+}
+
+/* ---- sum -------------------------------------------------------------------------------------- */
+
+/** Where the rows of each expert rank lie; scratch. */
+typedef struct ist_ep_sources {
+    const uint8_t **rows; /**< [R], NULL: on the network, or not there */
+    uint8_t *packed;      /**< [R], 1: its staging, packed by home */
+} ist_ep_sources;
+
+IST_DEVICE_FN ist_ep_sources ist_ep_sources_of(ist_coop *coop, uint32_t ranks)
+{
+    ist_ep_sources sources;
+    sources.rows = (const uint8_t **)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, ranks * 9u);
+    sources.packed = (uint8_t *)(sources.rows + ranks);
+    return sources;
+}
+
+/** Rows that lie at the offset which an expert rank has announced, at most. */
+IST_DEVICE_FN uint64_t ist_ep_rows_at(const ist_ep_op_args *args, uint32_t peer, int packed)
+{
+    const ist_ep_geometry *geometry = &args->geometry;
+    if (packed) {
+        return ist_ep_received_max(geometry);
+    }
+    return args->layout == IST_EP_RANK_MAJOR
+               ? (uint64_t)geometry->rank_count * geometry->tokens_max
+               : ist_ep_count_of(geometry, peer) * ist_ep_slots(args);
+}
+
+/** Where the rows of an expert rank of the team begin, as its head says; notes whether they are
+ *  packed. Lane. */
+IST_DEVICE_FN const uint8_t *ist_ep_source_rows(ist_coop *coop, const ist_ep_op_view *op,
+                                                const ist_ep_head *head, uint32_t peer,
+                                                uint8_t *packed)
+{
+    const ist_ep_op_args *args = op->args;
+    uint64_t bytes = ist_ep_rows_at(args, peer, head->window == 0) * args->row_bytes;
+    *packed = 0;
+    if (peer == op->rank) {
+        return args->rows;
+    }
+    if (bytes == 0 || !ist_dev_is_lsa(op->dev, peer)) {
+        return NULL;
+    }
+    const void *end =
+        ist_window_peer(coop, op->dev, head->window, head->offset + bytes - 1u, peer);
+    *packed = head->window == 0;
+    return end == NULL ? NULL : (const uint8_t *)end + 1 - bytes;
+}
+
+/** Decided together: judges the heads in scratch, and finds where the rows begin of those that
+ *  answered the dispatch; the others are MASKED. Collective. */
+IST_DEVICE_FN void ist_ep_combine_survey(ist_coop *coop, const ist_ep_op_view *op,
+                                         const ist_ep_plan *plan, const ist_ep_sources *sources)
+{
+    uint8_t *results = ist_ep_results(coop, op->ranks);
+    uint64_t shape = ist_ep_shape(op->args);
+    IST_EACH_LANE (coop, peer, op->ranks) {
+        const ist_ep_head *head = ist_ep_head_here(coop, op, peer);
+        if (results[peer] == IST_WAIT_DONE) {
+            results[peer] = ist_ep_judge_head(op, head, shape);
+        }
+        if (results[peer] == IST_WAIT_DONE && !ist_ep_is_in(plan->acked, peer)) {
+            results[peer] = IST_WAIT_MASKED;
+        }
+        sources->rows[peer] = ist_ep_source_rows(coop, op, head, peer, &sources->packed[peer]);
+    }
+    ist_coop_sync(coop);
+}
+
+/** Decided apart: the same from the heads in the window and the verdict. Collective. */
+IST_DEVICE_RARE_FN void ist_ep_combine_survey_apart(ist_coop *coop, ist_ep_op_view op,
+                                                    ist_ep_sources sources)
+{
+    const ist_ep_layout_map *at = &op.args->at;
+    const uint64_t *verdict = ist_ep_verdict_of(coop, op.ranks);
+    uint8_t *results = ist_ep_results(coop, op.ranks);
+    IST_EACH_LANE (coop, peer, op.ranks) {
+        const ist_ep_head *there = (const ist_ep_head *)(const void *)ist_ep_at(
+            &op, op.base + at->meta + peer * at->meta_bytes);
+        ist_ep_head head;
+        head.offset = ist_load_u64(coop, &there->offset, IST_RELAXED, IST_SCOPE_SYSTEM);
+        head.window = ist_load_u32(coop, &there->window, IST_RELAXED, IST_SCOPE_SYSTEM);
+        int in = ist_ep_is_in(verdict, peer);
+        results[peer] = in ? (uint8_t)IST_WAIT_DONE : (uint8_t)IST_WAIT_MASKED;
+        sources.rows[peer] =
+            in ? ist_ep_source_rows(coop, &op, &head, peer, &sources.packed[peer]) : NULL;
+    }
+    ist_coop_sync(coop);
+}
+
+/** Row of an expert rank's tensor or staging that answers an entry; UINT64_MAX: none. Lane. */
 IST_DEVICE_FN uint64_t ist_ep_remote_row(const ist_ep_op_view *op, const ist_ep_plan *plan,
                                          uint64_t entry, uint32_t peer, int packed)
 {
@@ -406,107 +530,134 @@ IST_DEVICE_FN uint64_t ist_ep_remote_row(const ist_ep_op_view *op, const ist_ep_
     const ist_ep_ack *ack = ist_ep_answer_of(args, peer);
     if (args->layout == IST_EP_RANK_MAJOR) {
         uint64_t row = plan->row[entry];
-        return packed ? ack->start + row
-                      : (uint64_t)op->dev->rank * args->geometry.tokens_max + row;
+        return packed ? ack->start + row : (uint64_t)op->rank * args->geometry.tokens_max + row;
     }
     uint32_t expert = (uint32_t)plan->idx[entry];
-    uint32_t local =
-        expert - ist_ep_expert_first(args->geometry.expert_count, args->geometry.rank_count, peer);
+    uint32_t ordinal = plan->ordinal[entry];
+    if (packed) {
+        return ack->start + plan->within[expert] + ordinal;
+    }
+    uint32_t local = expert - ist_ep_first_of(&args->geometry, peer);
     const uint32_t *bases = (const uint32_t *)(ack + 1);
-    return packed ? ack->start + plan->within[expert] + plan->ordinal[entry]
-                  : local * ist_ep_slots(args) + bases[local] + plan->ordinal[entry];
+    uint64_t slot = (uint64_t)bases[local] + ordinal;
+    return slot < ist_ep_slots(args) ? local * ist_ep_slots(args) + slot : UINT64_MAX;
 }
 
 /** Address of the row of an entry, NULL where it does not exist. Lane. */
-IST_DEVICE_FN const void *ist_ep_entry_row(ist_coop *coop, const ist_ep_op_view *op,
-                                           const ist_ep_plan *plan, uint64_t entry, uint32_t peer)
+IST_DEVICE_FN const void *ist_ep_entry_row(const ist_ep_op_view *op, const ist_ep_plan *plan,
+                                           const ist_ep_sources *sources, uint64_t entry,
+                                           uint32_t peer)
 {
-    const ist_ep_op_args *args = op->args;
-    if (peer == op->dev->rank) {
-        return args->rows + ist_ep_remote_row(op, plan, entry, peer, 0) * args->row_bytes;
+    if (op->network && !ist_dev_is_lsa(op->dev, peer)) {
+        return ist_ep_at(op, ist_ep_inbox_entry(op, entry) + sizeof(ist_ep_stamp));
     }
-    if (!ist_dev_is_lsa(op->dev, peer)) {
-        return ist_ep_at(coop, op, ist_ep_inbox_entry(op, entry) + sizeof(ist_ep_stamp));
-    }
-    const ist_ep_head *head = (const ist_ep_head *)(const void *)ist_ep_at(
-        coop, op, op->base + args->at.meta + peer * args->at.meta_bytes);
-    uint64_t offset = ist_load_u64(coop, &head->offset, IST_RELAXED, IST_SCOPE_SYSTEM);
-    uint32_t window = ist_load_u32(coop, &head->window, IST_RELAXED, IST_SCOPE_SYSTEM);
-    uint64_t row = ist_ep_remote_row(op, plan, entry, peer, window == 0);
-    return ist_window_peer(coop, op->dev, window, offset + row * args->row_bytes, peer);
+    uint64_t row = ist_ep_remote_row(op, plan, entry, peer, sources->packed[peer]);
+    return sources->rows[peer] == NULL || row == UINT64_MAX
+               ? NULL
+               : sources->rows[peer] + row * op->args->row_bytes;
 }
 
-/** Scratch of the sum: by token and k, then compacted. */
+/** Scratch of the sum: by token and k as they are owed, then those that are there, in order. */
 typedef struct ist_ep_sums {
-    const void **row;  /**< [IST_EP_TOKENS][K], NULL: no row */
-    float *weight;     /**< [IST_EP_TOKENS][K] */
-    uint8_t *bad;      /**< [IST_EP_TOKENS][K], broke while it was summed */
-    uint32_t *count;   /**< [IST_EP_TOKENS] */
-    uint32_t *lacking; /**< [IST_EP_TOKENS] */
-    uint32_t *again;   /**< not 0: something broke */
-    uint32_t first;    /**< token */
+    const void **found; /**< [IST_EP_TOKENS][K], NULL: no row */
+    const void **row;   /**< [IST_EP_TOKENS][K], those that are there */
+    float *given;       /**< [IST_EP_TOKENS][K] weights */
+    float *weight;      /**< [IST_EP_TOKENS][K], of `row` */
+    uint32_t *count;    /**< [IST_EP_TOKENS] */
+    uint32_t *lacking;  /**< [IST_EP_TOKENS] */
+    uint32_t *again;    /**< not 0: something broke */
+    uint8_t *owed;      /**< [IST_EP_TOKENS][K], 1: some rank owes a row */
+    uint8_t *bad;       /**< [IST_EP_TOKENS][K], broke while it was summed */
+    uint32_t first;     /**< token */
+    uint32_t stride;    /**< from token to token: the blocks take turns */
     uint32_t tokens;
 } ist_ep_sums;
+
+/** Token t of a batch. */
+IST_DEVICE_FN uint32_t ist_ep_token_of(const ist_ep_sums *sums, uint32_t t)
+{
+    return sums->first + t * sums->stride;
+}
+
+/** Entry of the batch's i-th. */
+IST_DEVICE_FN uint64_t ist_ep_entry_of(const ist_ep_op_args *args, const ist_ep_sums *sums,
+                                       uint32_t i)
+{
+    uint32_t t = ist_ep_over_topk(args, i);
+    return (uint64_t)ist_ep_token_of(sums, t) * args->topk + (i - t * args->topk);
+}
 
 IST_DEVICE_FN ist_ep_sums ist_ep_sums_open(ist_coop *coop, const ist_ep_op_args *args)
 {
     uint32_t entries = IST_EP_TOKENS * args->topk;
     uint8_t *memory = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS,
-                                                  entries * 13u + IST_EP_TOKENS * 8u + 16u);
+                                                  entries * 26u + IST_EP_TOKENS * 8u + 16u);
     ist_ep_sums sums;
-    sums.row = (const void **)(void *)memory;
-    sums.weight = (float *)(void *)(memory + entries * 8u);
-    sums.count = (uint32_t *)(void *)(memory + entries * 12u);
+    sums.found = (const void **)(void *)memory;
+    sums.row = sums.found + entries;
+    sums.given = (float *)(void *)(sums.row + entries);
+    sums.weight = sums.given + entries;
+    sums.count = (uint32_t *)(void *)(sums.weight + entries);
     sums.lacking = sums.count + IST_EP_TOKENS;
     sums.again = sums.lacking + IST_EP_TOKENS;
-    sums.bad = (uint8_t *)(sums.again + 4);
+    sums.owed = (uint8_t *)(sums.again + 4);
+    sums.bad = sums.owed + entries;
     sums.first = 0;
+    sums.stride = 1;
     sums.tokens = 0;
     return sums;
 }
 
 /** Finds the rows of the tokens. Collective. */
 IST_DEVICE_FN void ist_ep_find_rows(ist_coop *coop, const ist_ep_op_view *op,
-                                    const ist_ep_plan *plan, const ist_ep_sums *sums)
+                                    const ist_ep_plan *plan, const ist_ep_sources *sources,
+                                    const ist_ep_sums *sums)
 {
     const ist_ep_op_args *args = op->args;
-    const uint64_t *verdict = ist_ep_verdict_of(coop, op->dev);
+    const uint8_t *results = ist_ep_results(coop, op->ranks);
     IST_EACH_LANE (coop, i, sums->tokens * args->topk) {
-        uint64_t entry = (uint64_t)sums->first * args->topk + i;
+        uint64_t entry = ist_ep_entry_of(args, sums, i);
         uint32_t peer = ist_ep_debtor(args, plan, entry);
         const void *row = NULL;
-        if (peer < op->dev->rank_count && ist_ep_is_in(verdict, peer) && !sums->bad[i]) {
-            row = ist_ep_entry_row(coop, op, plan, entry, peer);
+        if (peer < op->ranks && results[peer] == IST_WAIT_DONE && !sums->bad[i]) {
+            row = ist_ep_entry_row(op, plan, sources, entry, peer);
             if (row == NULL) {
                 ist_ep_break(coop, op, peer);
             }
         }
-        sums->row[i] = row;
+        sums->found[i] = row;
+        sums->owed[i] = peer < op->ranks;
     }
     ist_coop_sync(coop);
 }
 
-/** Closes the gaps, in the order of k. Lane-parallel over tokens. */
-IST_DEVICE_FN void ist_ep_compact(ist_coop *coop, const ist_ep_combine_args *args,
-                                  const ist_ep_plan *plan, const ist_ep_sums *sums)
+/** Closes the gaps, in the order of k; a sync must follow. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_compact(ist_coop *coop, const ist_ep_op_args *args,
+                                  const ist_ep_sums *sums, int weighted)
 {
-    uint32_t topk = args->op.topk;
-    IST_EACH_LANE (coop, t, sums->tokens) {
-        uint32_t count = 0;
+    uint32_t topk = args->topk;
+    IST_EACH_LANE (coop, i, sums->tokens * topk) {
+        uint32_t t = ist_ep_over_topk(args, i);
+        uint32_t start = t * topk;
+        uint32_t before = 0;
         uint32_t owed = 0;
-        for (uint32_t k = 0; k < topk; ++k) {
-            uint64_t entry = (uint64_t)(sums->first + t) * topk + k;
-            owed += ist_ep_debtor(&args->op, plan, entry) < args->op.geometry.rank_count;
-            if (sums->row[t * topk + k] != NULL) {
-                sums->row[t * topk + count] = sums->row[t * topk + k];
-                sums->weight[t * topk + count] = sums->weight[t * topk + k];
-                ++count;
-            }
+        IST_ROLLED
+        for (uint32_t j = start; j < i; ++j) {
+            before += sums->found[j] != NULL;
+            owed += sums->owed[j];
         }
-        sums->count[t] = count;
-        sums->lacking[t] = owed - count;
+        uint32_t here = sums->found[i] != NULL;
+        if (here) {
+            sums->row[start + before] = sums->found[i];
+        }
+        if (here && weighted) {
+            sums->weight[start + before] = sums->given[i];
+        }
+        if (i + 1u == start + topk) {
+            sums->count[t] = before + here;
+            sums->lacking[t] = owed + sums->owed[i] - before - here;
+        }
     }
-    ist_coop_sync(coop);
 }
 
 /** Looks at the stamps again. @return not 0: something broke under the sum. Collective. */
@@ -514,8 +665,8 @@ IST_DEVICE_FN uint32_t ist_ep_sums_broke(ist_coop *coop, const ist_ep_op_view *o
                                          const ist_ep_plan *plan, const ist_ep_sums *sums)
 {
     const ist_ep_op_args *args = op->args;
-    const uint64_t *verdict = ist_ep_verdict_of(coop, op->dev);
-    if (op->dev->lsa_size == op->dev->rank_count) {
+    const uint8_t *results = ist_ep_results(coop, op->ranks);
+    if (!op->network) {
         return 0;
     }
     ist_coop_sync(coop);
@@ -524,10 +675,10 @@ IST_DEVICE_FN uint32_t ist_ep_sums_broke(ist_coop *coop, const ist_ep_op_view *o
     }
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, sums->tokens * args->topk) {
-        uint64_t entry = (uint64_t)sums->first * args->topk + i;
+        uint64_t entry = ist_ep_entry_of(args, sums, i);
         uint32_t peer = ist_ep_debtor(args, plan, entry);
-        if (peer < op->dev->rank_count && !ist_dev_is_lsa(op->dev, peer) && !sums->bad[i] &&
-            ist_ep_is_in(verdict, peer) && !ist_ep_entry_came(coop, op, entry)) {
+        if (peer < op->ranks && !ist_dev_is_lsa(op->dev, peer) && !sums->bad[i] &&
+            results[peer] == IST_WAIT_DONE && !ist_ep_entry_came(coop, op, entry)) {
             ist_ep_break(coop, op, peer);
             sums->bad[i] = 1;
             *sums->again = 1;
@@ -537,75 +688,107 @@ IST_DEVICE_FN uint32_t ist_ep_sums_broke(ist_coop *coop, const ist_ep_op_view *o
     return *sums->again;
 }
 
-/** Sums some tokens; once more without what broke. Collective. */
-IST_DEVICE_FN void ist_ep_sum_tokens(ist_coop *coop, const ist_ep_combine_args *args,
-                                     const ist_ep_op_view *op, const ist_ep_plan *plan,
-                                     const ist_ep_sums *sums)
+/** Phase 5 for some tokens, but for the sums. Collective. */
+IST_DEVICE_FN void ist_ep_prepare_sums(ist_coop *coop, const ist_ep_combine_args *args,
+                                       const ist_ep_op_view *op, const ist_ep_plan *plan,
+                                       const ist_ep_sources *sources, const ist_ep_sums *sums)
+{
+    const ist_ep_op_args *common = &args->op;
+    IST_ROLLED
+    for (uint32_t t = 0; args->weights != NULL && t < sums->tokens; ++t) {
+        ist_row_copy(coop, sums->given + t * common->topk,
+                     args->weights + (uint64_t)ist_ep_token_of(sums, t) * common->topk,
+                     4u * (uint64_t)common->topk);
+    }
+    ist_ep_find_rows(coop, op, plan, sources, sums);
+    ist_ep_compact(coop, common, sums, args->weights != NULL);
+}
+
+/** Sums some tokens; once more without what broke. @return 0: the launch has decided otherwise, and
+ *  nothing was done. Collective. */
+IST_DEVICE_FN int ist_ep_sum_tokens(ist_coop *coop, const ist_ep_combine_args *args,
+                                    const ist_ep_op_view *op, const ist_ep_plan *plan,
+                                    const ist_ep_sources *sources, const ist_ep_sums *sums,
+                                    ist_ep_decision *decision)
 {
     const ist_ep_op_args *common = &args->op;
     uint32_t topk = common->topk;
     uint64_t elements = common->row_bytes / (common->dtype == IST_F32 ? 4u : 2u);
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, sums->tokens * topk) {
-        sums->bad[i] = 0;
+        sums->bad[i] = 0; /* by the lane that reads it */
     }
     do {
+        ist_ep_prepare_sums(coop, args, op, plan, sources, sums);
+        ist_ep_note_found(coop, op, decision);
         ist_coop_sync(coop);
-        if (args->weights != NULL) {
-            ist_row_copy(coop, sums->weight, args->weights + (uint64_t)sums->first * topk,
-                         4u * (uint64_t)sums->tokens * topk);
+        if (!ist_ep_is_confirmed(coop, op, decision)) {
+            return 0;
         }
-        ist_coop_sync(coop);
-        ist_ep_find_rows(coop, op, plan, sums);
-        ist_ep_compact(coop, args, plan, sums);
+        IST_ROLLED
         for (uint32_t t = 0; t < sums->tokens; ++t) {
-            ist_row_reduce(coop, args->out + (sums->first + t) * common->row_bytes,
+            ist_row_reduce(coop, args->out + ist_ep_token_of(sums, t) * common->row_bytes,
                            (const void *const *)(sums->row + t * topk),
                            args->weights != NULL ? sums->weight + t * topk : NULL, sums->count[t],
                            elements, (ist_dtype)common->dtype);
         }
     } while (ist_ep_sums_broke(coop, op, plan, sums));
-    if (args->lost_counts != NULL) {
-        ist_row_copy(coop, args->lost_counts + sums->first, sums->lacking,
-                     4u * (uint64_t)sums->tokens);
+    IST_EACH_LANE (coop, t, args->lost_counts != NULL ? sums->tokens : 0u) {
+        ist_store_u32(coop, (uint32_t *)&args->lost_counts[ist_ep_token_of(sums, t)],
+                      sums->lacking[t], IST_RELAXED, IST_SCOPE_DEVICE);
     }
+    return 1;
 }
 
-/** Phase 5: this block's share of the tokens. Collective. */
-IST_DEVICE_FN void ist_ep_sum(ist_coop *coop, const ist_ep_combine_args *args,
-                              const ist_ep_op_view *op, const ist_ep_plan *plan)
+/** Phase 5: this block's share of the tokens. @return as ist_ep_sum_tokens(). Collective. */
+IST_DEVICE_FN int ist_ep_sum_share(ist_coop *coop, const ist_ep_combine_args *args,
+                                   const ist_ep_op_view *op, const ist_ep_plan *plan,
+                                   ist_ep_decision *decision)
 {
-    uint64_t tokens = args->op.token_count;
-    uint32_t end = (uint32_t)(tokens * (op->block + 1u) / op->blocks);
+    ist_ep_sources sources = ist_ep_sources_of(coop, op->ranks);
     ist_ep_sums sums = ist_ep_sums_open(coop, &args->op);
-    for (sums.first = (uint32_t)(tokens * op->block / op->blocks); sums.first < end;
-         sums.first += IST_EP_TOKENS) {
-        sums.tokens = end - sums.first < IST_EP_TOKENS ? end - sums.first : IST_EP_TOKENS;
-        ist_ep_sum_tokens(coop, args, op, plan, &sums);
+    sums.stride = op->blocks;
+    if (decision->here) {
+        ist_ep_combine_survey(coop, op, plan, &sources);
+    } else {
+        IST_RARELY(coop, ist_ep_combine_survey_apart(coop, *op, sources));
+    }
+    for (uint32_t token = op->block; token < args->op.token_count;) {
+        sums.first = token;
+        sums.tokens = 0;
+        for (; sums.tokens < IST_EP_TOKENS && token < args->op.token_count; token += op->blocks) {
+            ++sums.tokens;
+        }
+        if (sums.first != op->block) {
+            ist_coop_sync(coop);
+        }
+        if (!ist_ep_sum_tokens(coop, args, op, plan, &sources, &sums, decision)) {
+            return 0;
+        }
+    }
+    return ist_ep_confirm(coop, op, decision);
+}
+
+/** Phase 5. Collective. */
+IST_DEVICE_FN void ist_ep_sum(ist_coop *coop, const ist_ep_combine_args *args,
+                              const ist_ep_op_view *op, const ist_ep_plan *plan,
+                              ist_ep_decision *decision)
+{
+    while ((decision->outcome & IST_WIRE_ABORTED) == 0 &&
+           !ist_ep_sum_share(coop, args, op, plan, decision)) {
+        IST_RARELY(coop, *decision = ist_ep_adopt(coop, *op, 0));
     }
 }
 
 /** Phases 6 and 7. Collective. */
 IST_DEVICE_FN void ist_ep_combine_conclude(ist_coop *coop, const ist_ep_op_view *op,
-                                           uint32_t outcome)
+                                           const ist_ep_decision *decision, uint32_t outcome)
 {
-    const ist_dev_comm *dev = op->dev;
-    uint8_t *results = ist_ep_results(coop, dev);
+    uint8_t *results = ist_ep_results(coop, op->ranks);
     if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
-        outcome |= ist_ep_look(coop, op);
-        ist_ep_settle(coop, op, results);
-        uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
-        const uint64_t *intact = ist_ep_intact_of(coop, dev);
-        ist_wire_active(coop, dev, marks);
-        IST_EACH_LANE (coop, peer, dev->rank_count) {
-            marks[peer] = (uint8_t)(marks[peer] && ist_ep_is_in(intact, peer));
-        }
-        ist_ep_raise(coop, op, IST_EP_ACK, 0, 1, dev->rank_count, marks);
+        outcome |= ist_ep_close_books(coop, op, decision, results);
+        ist_ep_raise_answers(coop, op);
         ist_point(coop, "ep.combine.answered");
-        outcome = ist_ep_await_answers(coop, op, outcome, results);
-        if (outcome != IST_WIRE_DONE) { /* else everybody has answered: nobody gave this rank up */
-            outcome |= ist_wire_noticed(coop, &op->wire, NULL) ? IST_WIRE_EVICTED : 0u;
-        }
+        outcome = ist_ep_finish(coop, op, outcome, results);
         ist_point(coop, "ep.combine.read");
     }
     ist_ep_write_record(coop, op, outcome);
@@ -626,38 +809,42 @@ IST_DEVICE_FN uint32_t ist_ep_combine_send(ist_coop *coop, const ist_ep_op_view 
     return IST_WIRE_DONE;
 }
 
-/** Phases 4 and 5. @return ist_wire_outcome. Collective. */
-IST_DEVICE_FN uint32_t ist_ep_combine_receive(ist_coop *coop, const ist_ep_combine_args *args,
-                                              const ist_ep_op_view *op, const ist_ep_plan *plan)
+/** Phases 4 and 5. Collective. */
+IST_DEVICE_FN ist_ep_decision ist_ep_combine_receive(ist_coop *coop,
+                                                     const ist_ep_combine_args *args,
+                                                     const ist_ep_op_view *op,
+                                                     const ist_ep_plan *plan)
 {
+    ist_ep_decision decision = ist_ep_combine_decide(coop, op);
     if (op->block == 0) {
-        ist_ep_combine_decide(coop, op, plan);
         ist_point(coop, "ep.combine.decided");
     }
-    uint32_t outcome = ist_ep_learn(coop, op);
-    if ((outcome & IST_WIRE_ABORTED) == 0) {
-        ist_ep_sum(coop, args, op, plan);
+    if ((decision.outcome & IST_WIRE_ABORTED) == 0) {
+        ist_ep_sum(coop, args, op, plan, &decision);
         ist_point(coop, "ep.combine.summed");
     }
-    return outcome;
+    return decision;
 }
 
 IST_KERNEL(ep_combine, ist_ep_combine_args)
 {
     ist_ep_op_view op;
+    ist_ep_decision decision = {0, 0, 0, 0, 0, 0};
     ist_ep_enter(coop, &args->op, &op);
     ist_ep_plan plan = ist_ep_plan_of(&args->op);
-    uint32_t outcome = ist_ep_handle_valid(&args->op) ? IST_WIRE_DONE : IST_EP_FOREIGN;
+    uint32_t outcome = op.valid ? IST_WIRE_DONE : IST_EP_FOREIGN;
     if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_SEND)) {
         outcome = ist_ep_combine_send(coop, &op, &plan);
     }
+    ist_ep_announce(coop, &op);
     if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_RECEIVE)) {
-        outcome = ist_ep_combine_receive(coop, args, &op, &plan);
+        decision = ist_ep_combine_receive(coop, args, &op, &plan);
+        outcome = decision.outcome;
     }
     if (ist_ep_is_last(coop, &op)) {
         if (args->op.halves & IST_EP_RECEIVE) {
-            ist_ep_combine_conclude(coop, &op, outcome);
+            ist_ep_combine_conclude(coop, &op, &decision, outcome);
         }
-        ist_ep_advance(coop, &op, outcome);
+        ist_ep_advance(coop, &op, &decision, outcome);
     }
 }

@@ -8,15 +8,16 @@
  *   3 send     destination d is served by block d % blocks: slot counts, descriptors (weights), the
  *              head; on the network also the rows; then the ready flag with the tag
  * Receive half:
- *   4 decide   block 0 waits for the ready flags, checks the metadata, and publishes whose rows
- *              count: one answer for all blocks, before anything is consumed
+ *   4 decide   whose rows count: one answer for all blocks, before anything is consumed; see
+ *              ep_decide.h. Block 0 alone, where it decides apart, keeps a copy of the metadata
  *   5 place    every block computes the slots of its share of the rows: running sums of the counts
- *              over the sources in rank order, plus the ordinal that the sender gave the entry
+ *              over the sources in rank order, plus the ordinal that the sender gave the entry. The
+ *              slot bases of source s, its answer, are sent by block s % blocks now if blocks have
+ *              decided together, by the last block otherwise
  *   6 take     each row is read once, from its sender's window or this rank's inbox, and written to
  *              all its places
  * Last block:
- *   7 look     for notices; then answer: slot bases to every source, "I have read yours"; counters
- *              for the caller
+ *   7 look     for notices; then raise the flag of the answers: "I have read yours"
  *   8 await    the answers of all destinations; the bases go into the handle for the combine
  *   9 conclude the record, the group's state
  *
@@ -25,26 +26,30 @@
  *        flag is a release at system scope after both, or a strong signal after all puts to the
  *        peer. A stamp is zeroed before a row is staged and set after it, so that a put which is
  *        read late never carries half a row under a valid stamp.
- *   4    The flags are acquired by block 0 and `decided` is released after it: all blocks see what
- *        the sources released. Network puts may have been lost while their signal came, so every
- *        stamp is compared with the tag before the verdict, and again after its row was copied.
- *        They may also arrive once more at any time: heads, counts and descriptors are taken from
- *        the inbox once, by block 0, and checked and used as they were taken.
- *   6-7  Copies are done in all blocks before the last one leaves (acq_rel on `left`), so an answer
- *        means that nothing of that source is read any more.
+ *   4    Flags are acquired before the decision is released, and a decision is acquired by whoever
+ *        adopts it: all blocks see what the sources released. Network puts may have been lost while
+ *        their signal came, so every stamp is compared with the tag before the verdict, and again
+ *        after its row was copied. They may also arrive once more at any time: heads, counts and
+ *        descriptors are taken from the inbox once, by block 0, and checked and used as they were
+ *        taken. The team's metadata stays as it is until it is answered.
+ *   6-7  Copies are done in all blocks before the last one leaves (acq_rel on `left`), so the
+ *        answer's flag means that nothing of that source is read any more, and covers the bases that
+ *        other blocks have sent.
  *   7-9  A destination that does not answer is dropped and gets a notice, fenced before this rank
  *        goes on to change its rows. The other side of it: this rank looks for notices after its
  *        last read, behind an acquire fence; without one, all that it read was still in place.
  */
-#include "ep_wire.h"
+#include "ep_conclude.h"
 
 #define IST_EP_ROWS 32u /* rows placed between two syncs */
 
 /** Scratch: where rows come from and go to. void *to[IST_EP_ROWS][K], i32 idx[IST_EP_ROWS][K]. */
 typedef struct ist_ep_rows {
     const void *from[IST_EP_ROWS];
-    uint32_t count[IST_EP_ROWS];
+    uint32_t places[IST_EP_ROWS]; /**< K, 0: the row is not there */
     uint32_t bad[IST_EP_ROWS];
+    uint32_t source[IST_EP_ROWS]; /**< decided together: rank, */
+    uint32_t row[IST_EP_ROWS];    /**< and row of it */
 } ist_ep_rows;
 
 /** The metadata of some sources and the sums over all before them. */
@@ -70,7 +75,7 @@ IST_DEVICE_FN void ist_ep_stage_puts(ist_coop *coop, const ist_ep_op_view *op, u
     }
     ist_coop_sync(coop);
     for (uint32_t token = begin; token < end; ++token) {
-        ist_row_copy(coop, ist_ep_at(coop, op, first + token * step + sizeof(ist_ep_stamp)),
+        ist_row_copy(coop, ist_ep_at(op, first + token * step + sizeof(ist_ep_stamp)),
                      args->rows + token * args->row_bytes, args->row_bytes);
     }
     ist_coop_sync(coop);
@@ -85,14 +90,14 @@ IST_DEVICE_FN void ist_ep_stage(ist_coop *coop, const ist_ep_op_view *op)
     const ist_ep_op_args *args = op->args;
     uint32_t begin = (uint32_t)((uint64_t)args->token_count * op->block / op->blocks);
     uint32_t end = (uint32_t)((uint64_t)args->token_count * (op->block + 1u) / op->blocks);
-    if (begin == end) {
+    if (!op->stages || begin == end) {
         return;
     }
-    if (args->rows_window == 0 && op->dev->lsa_size > 1u) {
-        ist_row_copy(coop, ist_ep_at(coop, op, op->base + args->at.stage + begin * args->row_bytes),
+    if (args->rows_window == 0 && args->geometry.lsa_size > 1u) {
+        ist_row_copy(coop, ist_ep_at(op, op->base + args->at.stage + begin * args->row_bytes),
                      args->rows + begin * args->row_bytes, (end - begin) * args->row_bytes);
     }
-    if (op->dev->lsa_size < op->dev->rank_count) {
+    if (op->network) {
         ist_ep_stage_puts(coop, op, begin, end);
     }
 }
@@ -118,68 +123,56 @@ IST_DEVICE_FN void ist_ep_order_weights(ist_coop *coop, const ist_ep_dispatch_ar
     }
 }
 
-/** What goes to one destination. */
-typedef struct ist_ep_parcel {
-    const uint8_t *counts;
-    const uint8_t *descs;
-    const uint8_t *weights;
-    uint64_t counts_bytes;
-    uint64_t descs_bytes;
-    uint64_t weights_bytes; /**< 0 in EXPERT_MAJOR */
-    uint32_t rows;
-    uint32_t first; /**< row in the order of all destinations */
-} ist_ep_parcel;
-
-IST_DEVICE_FN ist_ep_parcel ist_ep_parcel_for(const ist_ep_op_view *op, uint32_t peer)
+/** Entries for the experts of a rank. Lane. */
+IST_DEVICE_FN uint32_t ist_ep_entries_for(const ist_ep_op_args *args, uint32_t peer)
 {
-    const ist_ep_op_args *args = op->args;
-    const uint32_t *offsets = (const uint32_t *)(const void *)(args->handle + args->in.send_offset);
-    uint32_t experts = args->geometry.expert_count;
-    uint32_t ranks = args->geometry.rank_count;
-    int by_expert = args->layout == IST_EP_EXPERT_MAJOR;
-    uint32_t local = ist_ep_expert_local_count(experts, ranks, peer);
-    ist_ep_parcel parcel;
-    parcel.first = offsets[peer];
-    parcel.rows = offsets[peer + 1u] - parcel.first;
-    parcel.counts = args->handle + args->in.expert_entries +
-                    4u * (uint64_t)ist_ep_expert_first(experts, ranks, peer);
-    parcel.counts_bytes = by_expert ? 4u * (uint64_t)local : 0;
-    parcel.descs = args->handle + args->in.descs + parcel.first * args->in.desc_bytes;
-    parcel.descs_bytes = parcel.rows * args->in.desc_bytes;
-    parcel.weights = args->handle + args->in.weights + 4u * (uint64_t)parcel.first * args->topk;
-    parcel.weights_bytes = by_expert ? 0 : 4u * (uint64_t)parcel.rows * args->topk;
-    return parcel;
+    const uint32_t *within =
+        (const uint32_t *)(const void *)(args->handle + args->in.expert_within);
+    const uint32_t *entries =
+        (const uint32_t *)(const void *)(args->handle + args->in.expert_entries);
+    uint32_t count = ist_ep_count_of(&args->geometry, peer);
+    uint32_t last = ist_ep_first_of(&args->geometry, peer) + count - 1u;
+    return count != 0 ? within[last] + entries[last] : 0;
 }
 
-/** Phase 3 for a team member. Collective. */
-IST_DEVICE_FN void ist_ep_send_lsa(ist_coop *coop, const ist_ep_op_view *op, uint32_t peer,
-                                   const ist_ep_head *head)
+/** What goes to one destination. Lane. */
+IST_DEVICE_FN void ist_ep_fill_parcel(ist_coop *coop, const ist_ep_op_view *op, uint32_t peer,
+                                      ist_ep_parcel *parcel)
 {
-    const ist_ep_layout_map *at = &op->args->at;
-    ist_ep_parcel parcel = ist_ep_parcel_for(op, peer);
-    uint64_t meta = ist_ep_mine(op, at->meta, at->meta_bytes);
-    uint64_t descs = ist_ep_mine(op, at->descs, at->descs_bytes) + sizeof(ist_ep_stamp);
-    uint64_t weights = ist_ep_mine(op, at->weights, at->weights_bytes) + sizeof(ist_ep_stamp);
-    ist_row_copy(coop, ist_window_peer(coop, op->dev, 0, meta, peer), head, sizeof(*head));
-    if (parcel.counts_bytes != 0) {
-        ist_row_copy(coop, ist_window_peer(coop, op->dev, 0, meta + sizeof(*head), peer),
-                     parcel.counts, parcel.counts_bytes);
-    }
-    if (parcel.rows != 0) {
-        ist_row_copy(coop, ist_window_peer(coop, op->dev, 0, descs, peer), parcel.descs,
-                     parcel.descs_bytes);
-    }
-    if (parcel.rows != 0 && parcel.weights_bytes != 0) {
-        ist_row_copy(coop, ist_window_peer(coop, op->dev, 0, weights, peer), parcel.weights,
-                     parcel.weights_bytes);
-    }
+    const ist_ep_op_args *args = op->args;
+    const ist_ep_layout_map *at = &args->at;
+    const uint32_t *offsets = (const uint32_t *)(const void *)(args->handle + args->in.send_offset);
+    int by_expert = args->layout == IST_EP_EXPERT_MAJOR;
+    uint32_t first = offsets[peer];
+    uint32_t rows = offsets[peer + 1u] - first;
+    int team = !op->network || ist_dev_is_lsa(op->dev, peer);
+    uint8_t *there = team ? (uint8_t *)ist_window_peer(coop, op->dev, 0, op->base, peer) : NULL;
+    uint64_t mine = op->rank;
+    ist_row_part *part = parcel->parts;
+    parcel->first = first;
+    ist_ep_fill_head(op, at->stage, rows, &parcel->head);
+    parcel->head.entries = by_expert ? ist_ep_entries_for(args, peer) : 0;
+    part[0].src = &parcel->head;
+    part[0].bytes = sizeof(ist_ep_head);
+    part[1].src = args->handle + args->in.expert_entries +
+                  4u * (uint64_t)ist_ep_first_of(&args->geometry, peer);
+    part[1].bytes =
+        by_expert ? 4u * (uint64_t)ist_ep_count_of(&args->geometry, peer) : 0;
+    part[2].src = args->handle + args->in.descs + first * args->in.desc_bytes;
+    part[2].bytes = rows * args->in.desc_bytes;
+    part[3].src = args->handle + args->in.weights + 4u * (uint64_t)first * args->topk;
+    part[3].bytes = by_expert ? 0 : 4u * (uint64_t)rows * args->topk;
+    part[0].dst = there + at->meta + mine * at->meta_bytes;
+    part[1].dst = there + at->meta + mine * at->meta_bytes + sizeof(ist_ep_head);
+    part[2].dst = there + at->descs + mine * at->descs_bytes + sizeof(ist_ep_stamp);
+    part[3].dst = there + at->weights + mine * at->weights_bytes + sizeof(ist_ep_stamp);
 }
 
 /** One stamped array into the outbox and on its way. Collective. */
 IST_DEVICE_FN void ist_ep_send_part(ist_coop *coop, const ist_ep_op_view *op, uint32_t peer,
                                     uint64_t out, uint64_t to, const void *part, uint64_t bytes)
 {
-    ist_row_copy(coop, ist_ep_at(coop, op, out + sizeof(ist_ep_stamp)), part, bytes);
+    ist_row_copy(coop, ist_ep_at(op, out + sizeof(ist_ep_stamp)), part, bytes);
     if (ist_coop_elect(coop)) {
         ist_ep_stamp_write(coop, op, out, op->tag, 0);
     }
@@ -188,34 +181,32 @@ IST_DEVICE_FN void ist_ep_send_part(ist_coop *coop, const ist_ep_op_view *op, ui
 
 /** Phase 3 for a network peer. Collective. */
 IST_DEVICE_FN void ist_ep_send_gin(ist_coop *coop, const ist_ep_op_view *op, uint32_t peer,
-                                   const ist_ep_head *head)
+                                   const ist_ep_parcel *parcel)
 {
     const ist_ep_layout_map *at = &op->args->at;
-    ist_ep_parcel parcel = ist_ep_parcel_for(op, peer);
+    const ist_row_part *part = parcel->parts;
     uint64_t meta = ist_ep_gin_part(op, at->out_meta, at->meta_bytes, peer);
     uint64_t there = op->base + at->inbox +
-                     (uint64_t)ist_ep_gin_index(&op->args->geometry, peer, op->dev->rank) *
+                     (uint64_t)ist_ep_gin_index(&op->args->geometry, peer, op->rank) *
                          op->args->geometry.tokens_max * at->message_bytes;
-    ist_row_copy(coop, ist_ep_at(coop, op, meta), head, sizeof(*head));
-    if (parcel.counts_bytes != 0) {
-        ist_row_copy(coop, ist_ep_at(coop, op, meta + sizeof(*head)), parcel.counts,
-                     parcel.counts_bytes);
+    ist_row_copy(coop, ist_ep_at(op, meta), part[0].src, part[0].bytes);
+    if (part[1].bytes != 0) {
+        ist_row_copy(coop, ist_ep_at(op, meta + sizeof(ist_ep_head)), part[1].src, part[1].bytes);
     }
     ist_ep_put(coop, op, peer, ist_ep_mine(op, at->meta, at->meta_bytes), meta,
-               sizeof(*head) + parcel.counts_bytes);
-    if (parcel.rows != 0) {
+               sizeof(ist_ep_head) + part[1].bytes);
+    if (parcel->head.rows != 0) {
         ist_ep_send_part(coop, op, peer, ist_ep_gin_part(op, at->out_descs, at->descs_bytes, peer),
-                         ist_ep_mine(op, at->descs, at->descs_bytes), parcel.descs,
-                         parcel.descs_bytes);
+                         ist_ep_mine(op, at->descs, at->descs_bytes), part[2].src, part[2].bytes);
     }
-    if (parcel.rows != 0 && parcel.weights_bytes != 0) {
+    if (parcel->head.rows != 0 && part[3].bytes != 0) {
         ist_ep_send_part(
             coop, op, peer, ist_ep_gin_part(op, at->out_weights, at->weights_bytes, peer),
-            ist_ep_mine(op, at->weights, at->weights_bytes), parcel.weights, parcel.weights_bytes);
+            ist_ep_mine(op, at->weights, at->weights_bytes), part[3].src, part[3].bytes);
     }
-    for (uint32_t row = 0; row < parcel.rows; ++row) {
-        const uint32_t *desc =
-            (const uint32_t *)(const void *)(parcel.descs + row * op->args->in.desc_bytes);
+    for (uint32_t row = 0; row < parcel->head.rows; ++row) {
+        const uint32_t *desc = (const uint32_t *)(const void *)((const uint8_t *)part[2].src +
+                                                                row * op->args->in.desc_bytes);
         ist_ep_put(coop, op, peer, there + row * at->message_bytes,
                    op->base + at->stage_put + desc[0] * at->message_bytes,
                    sizeof(ist_ep_stamp) + op->args->row_bytes);
@@ -227,21 +218,27 @@ IST_DEVICE_FN void ist_ep_send_all(ist_coop *coop, const ist_ep_dispatch_args *a
                                    const ist_ep_op_view *op)
 {
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
+    ist_ep_parcel *parcels = ist_ep_parcels_of(coop);
     uint32_t count = 0;
-    for (uint32_t first = op->block; first < op->dev->rank_count; first += count * op->blocks) {
+    IST_ROLLED
+    for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
         count = ist_ep_served(op, first);
         ist_ep_mark_active(coop, op, first, count, marks);
-        const ist_ep_head *heads = ist_ep_fill_heads(coop, op, first, count, args->op.at.stage);
+        IST_EACH_LANE (coop, i, count) {
+            ist_ep_fill_parcel(coop, op, first + i * op->blocks, &parcels[i]);
+        }
+        IST_ROLLED
         for (uint32_t i = 0; args->weights != NULL && i < count; ++i) {
             ist_ep_order_weights(coop, args, op, first + i * op->blocks);
         }
         ist_coop_sync(coop);
+        IST_ROLLED
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t peer = first + i * op->blocks;
-            if (marks[i] && ist_dev_is_lsa(op->dev, peer)) {
-                ist_ep_send_lsa(coop, op, peer, &heads[i]);
-            } else if (marks[i]) {
-                ist_ep_send_gin(coop, op, peer, &heads[i]);
+            if (marks[i] && (!op->network || ist_dev_is_lsa(op->dev, peer))) {
+                ist_row_copy_list(coop, parcels[i].parts, IST_EP_PARCEL_PARTS);
+            } else if (marks[i] && op->network) {
+                ist_ep_send_gin(coop, op, peer, &parcels[i]);
             }
         }
         ist_point(coop, "ep.dispatch.written");
@@ -272,7 +269,7 @@ IST_DEVICE_FN uint8_t *ist_ep_kept_meta(const ist_ep_op_view *op)
 IST_DEVICE_FN uint8_t *ist_ep_kept_descs(const ist_ep_op_view *op, uint32_t source)
 {
     const ist_ep_op_args *args = op->args;
-    uint64_t peer = ist_ep_gin_index(&args->geometry, op->dev->rank, source);
+    uint64_t peer = ist_ep_gin_index(&args->geometry, op->rank, source);
     return args->handle + args->in.received_descs +
            peer * args->geometry.tokens_max * args->in.desc_bytes;
 }
@@ -283,8 +280,10 @@ IST_DEVICE_FN ist_ep_head *ist_ep_record_of(const ist_ep_op_view *op, const ist_
     return (ist_ep_head *)(void *)(cursor->records + i * op->args->at.meta_bytes);
 }
 
-/** Memory for walking over the sources. Collective. */
-IST_DEVICE_FN ist_ep_cursor ist_ep_cursor_open(ist_coop *coop, const ist_ep_op_view *op)
+/** Memory for walking over the sources. `here`: all their records are in scratch, and nothing is
+ *  summed chunk by chunk. Collective. */
+IST_DEVICE_FN ist_ep_cursor ist_ep_cursor_open(ist_coop *coop, const ist_ep_op_view *op,
+                                               uint32_t here)
 {
     const ist_ep_op_args *args = op->args;
     const ist_ep_geometry *geometry = &args->geometry;
@@ -293,29 +292,31 @@ IST_DEVICE_FN ist_ep_cursor ist_ep_cursor_open(ist_coop *coop, const ist_ep_op_v
     ist_ep_cursor cursor;
     cursor.local =
         args->layout == IST_EP_EXPERT_MAJOR
-            ? ist_ep_expert_local_count(geometry->expert_count, geometry->rank_count, op->dev->rank)
+            ? ist_ep_count_of(geometry, op->rank)
             : 0;
     cursor.rows = sums + IST_EP_LOCAL_SCRATCH;
     cursor.run = sums;
     cursor.records = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
-    cursor.chunk = IST_EP_CHUNK_BYTES / (uint32_t)args->at.meta_bytes;
+    cursor.chunk = here ? op->ranks : IST_EP_CHUNK_BYTES / (uint32_t)args->at.meta_bytes;
     if (args->at.work_bytes != 0) {
-        cursor.records = ist_ep_at(coop, op, args->at.work + op->block * args->at.work_bytes);
+        cursor.records = ist_ep_at(op, args->at.work + op->block * args->at.work_bytes);
         cursor.run = (uint32_t *)(void *)(cursor.records + args->at.meta_bytes);
         cursor.chunk = 1;
     }
-    ist_coop_sync(coop);
-    IST_EACH_LANE (coop, expert, cursor.local) {
-        cursor.run[expert] = 0;
+    if (!here) {
+        ist_coop_sync(coop);
+        IST_EACH_LANE (coop, expert, cursor.local) {
+            cursor.run[expert] = 0;
+        }
+        ist_coop_sync(coop);
     }
-    ist_coop_sync(coop);
     return cursor;
 }
 
 IST_DEVICE_FN uint32_t ist_ep_chunk_count(const ist_ep_op_view *op, const ist_ep_cursor *cursor,
                                           uint32_t first)
 {
-    uint32_t left = op->dev->rank_count - first;
+    uint32_t left = op->ranks - first;
     return left < cursor->chunk ? left : cursor->chunk;
 }
 
@@ -323,7 +324,7 @@ IST_DEVICE_FN uint32_t ist_ep_chunk_count(const ist_ep_op_view *op, const ist_ep
 IST_DEVICE_FN uint64_t ist_ep_inbox(const ist_ep_op_view *op, uint32_t source, uint32_t row)
 {
     const ist_ep_op_args *args = op->args;
-    uint64_t peer = ist_ep_gin_index(&args->geometry, op->dev->rank, source);
+    uint64_t peer = ist_ep_gin_index(&args->geometry, op->rank, source);
     return op->base + args->at.inbox +
            (peer * args->geometry.tokens_max + row) * args->at.message_bytes;
 }
@@ -336,7 +337,7 @@ IST_DEVICE_FN void ist_ep_check_stamps(ist_coop *coop, const ist_ep_op_view *op,
     uint64_t descs = op->base + args->at.descs + source * args->at.descs_bytes;
     uint64_t weights = op->base + args->at.weights + source * args->at.weights_bytes;
     uint8_t *kept = ist_ep_kept_descs(op, source);
-    ist_row_copy(coop, kept, ist_ep_at(coop, op, descs + sizeof(ist_ep_stamp)),
+    ist_row_copy(coop, kept, ist_ep_at(op, descs + sizeof(ist_ep_stamp)),
                  rows * args->in.desc_bytes);
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, row, rows) {
@@ -361,9 +362,10 @@ IST_DEVICE_FN void ist_ep_check_sources(ist_coop *coop, const ist_ep_op_view *op
 {
     const ist_ep_op_args *args = op->args;
     uint32_t count = 0;
-    for (uint32_t first = 0; first < op->dev->rank_count; first += count) {
+    IST_ROLLED
+    for (uint32_t first = 0; first < op->ranks; first += count) {
         count = ist_ep_chunk_count(op, cursor, first);
-        ist_ep_fetch(coop, op, cursor, ist_ep_at(coop, op, op->base + args->at.meta), first, count);
+        ist_ep_fetch(coop, op, cursor, ist_ep_at(op, op->base + args->at.meta), first, count);
         ist_row_copy(coop, ist_ep_kept_meta(op) + first * args->at.meta_bytes, cursor->records,
                      count * args->at.meta_bytes);
         IST_EACH_LANE (coop, i, count) {
@@ -379,7 +381,8 @@ IST_DEVICE_FN void ist_ep_check_sources(ist_coop *coop, const ist_ep_op_view *op
         }
     }
     ist_coop_sync(coop);
-    for (uint32_t peer = 0; op->dev->lsa_size < op->dev->rank_count && peer < op->dev->rank_count;
+    IST_ROLLED
+    for (uint32_t peer = 0; op->network && peer < op->ranks;
          ++peer) {
         if (!ist_dev_is_lsa(op->dev, peer) && cursor->rows[peer] != 0) {
             ist_ep_check_stamps(coop, op, peer, cursor->rows[peer], results);
@@ -392,7 +395,7 @@ IST_DEVICE_FN void ist_ep_check_sources(ist_coop *coop, const ist_ep_op_view *op
 IST_DEVICE_FN void ist_ep_sum_rows(ist_coop *coop, const ist_ep_op_view *op,
                                    const ist_ep_cursor *cursor, const uint8_t *results, int none)
 {
-    uint32_t ranks = op->dev->rank_count;
+    uint32_t ranks = op->ranks;
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, ranks) {
         if (none || results[peer] != IST_WAIT_DONE) {
@@ -409,19 +412,33 @@ IST_DEVICE_FN void ist_ep_sum_rows(ist_coop *coop, const ist_ep_op_view *op,
     ist_row_copy(coop, op->args->handle + op->args->in.received, cursor->rows, 4u * (ranks + 1u));
 }
 
-/** Phase 4, block 0. Collective. */
-IST_DEVICE_FN void ist_ep_decide(ist_coop *coop, const ist_ep_op_view *op)
+/** Phase 4, block 0 by itself. Collective. */
+IST_DEVICE_RARE_FN void ist_ep_decide_apart(ist_coop *coop, ist_ep_op_view op, ist_ep_late late)
 {
-    uint8_t *results = ist_ep_results(coop, op->dev);
-    ist_ep_cursor cursor = ist_ep_cursor_open(coop, op);
-    uint32_t outcome = ist_ep_begin_receive(coop, op, results);
+    uint8_t *results = ist_ep_results(coop, op.ranks);
+    ist_ep_cursor cursor = ist_ep_cursor_open(coop, &op, 0);
+    uint32_t outcome = ist_ep_begin_receive(coop, &op, &late, results);
     int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) != 0;
     if (!none) {
-        ist_ep_check_sources(coop, op, &cursor, results);
-        ist_ep_reject(coop, op, results);
+        ist_ep_check_sources(coop, &op, &cursor, results);
+        outcome |= ist_ep_reject(coop, &op, results);
     }
-    ist_ep_sum_rows(coop, op, &cursor, results, none);
-    ist_ep_publish(coop, op, results, outcome);
+    ist_ep_sum_rows(coop, &op, &cursor, results, none);
+    ist_ep_publish(coop, &op, results, outcome);
+}
+
+/** Phase 4. Collective. */
+IST_DEVICE_FN ist_ep_decision ist_ep_decide(ist_coop *coop, const ist_ep_op_view *op)
+{
+    ist_ep_late late;
+    ist_ep_decision decision;
+    if (!ist_ep_try_together(coop, op, &late, &decision)) {
+        if (late.alone) {
+            IST_RARELY(coop, ist_ep_decide_apart(coop, *op, late));
+        }
+        IST_RARELY(coop, decision = ist_ep_adopt(coop, *op, late.alone));
+    }
+    return decision;
 }
 
 /* ---- receive: place and take ------------------------------------------------------------------ */
@@ -430,10 +447,11 @@ IST_DEVICE_FN void ist_ep_decide(ist_coop *coop, const ist_ep_op_view *op)
 IST_DEVICE_FN void ist_ep_bases(ist_coop *coop, const ist_ep_op_view *op,
                                 const ist_ep_cursor *cursor, uint32_t first, uint32_t count)
 {
-    const uint64_t *verdict = ist_ep_verdict_of(coop, op->dev);
+    const uint64_t *verdict = ist_ep_verdict_of(coop, op->ranks);
     ist_ep_fetch(coop, op, cursor, ist_ep_kept_meta(op), first, count);
     IST_EACH_LANE (coop, expert, cursor->local) {
         uint32_t run = cursor->run[expert];
+        IST_ROLLED
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t *counts = (uint32_t *)(ist_ep_record_of(op, cursor, i) + 1);
             uint32_t entries = ist_ep_is_in(verdict, first + i) ? counts[expert] : 0;
@@ -445,33 +463,48 @@ IST_DEVICE_FN void ist_ep_bases(ist_coop *coop, const ist_ep_op_view *op,
     ist_coop_sync(coop);
 }
 
-/** Address of a row at its source, NULL where it does not exist. Lane. */
-IST_DEVICE_FN const void *ist_ep_row_from(ist_coop *coop, const ist_ep_op_view *op,
-                                          const ist_ep_head *head, uint32_t source, uint32_t row,
-                                          uint32_t token)
-{
-    const ist_ep_op_args *args = op->args;
-    uint64_t bytes = (uint64_t)token * args->row_bytes;
-    if (source == op->dev->rank) {
-        return args->rows + bytes;
-    }
-    if (!ist_dev_is_lsa(op->dev, source)) {
-        return ist_ep_at(coop, op, ist_ep_inbox(op, source, row) + sizeof(ist_ep_stamp));
-    }
-    return token < args->geometry.tokens_max
-               ? ist_window_peer(coop, op->dev, head->window, head->offset + bytes, source)
-               : NULL;
-}
-
 /** What the lanes of ist_ep_place() work on. */
 typedef struct ist_ep_batch {
     const ist_ep_head *head; /**< of the source; slot bases follow */
+    const uint8_t *from;     /**< its rows by token, NULL: the inbox */
     uint8_t *descs;          /**< scratch */
     ist_ep_rows *rows;       /**< scratch */
     uint32_t source;
     uint32_t first; /**< row of the source */
     uint32_t count;
 } ist_ep_batch;
+
+/**
+ * Where the rows of a source begin, by token; NULL where they do not all exist. Rows of network
+ * sources lie in the inbox instead. Lane.
+ */
+IST_DEVICE_FN const uint8_t *ist_ep_rows_of(ist_coop *coop, const ist_ep_op_view *op,
+                                            const ist_ep_head *head, uint32_t source)
+{
+    uint64_t bytes = (uint64_t)head->tokens * op->args->row_bytes;
+    if (source == op->rank) {
+        return op->args->rows;
+    }
+    if (!ist_dev_is_lsa(op->dev, source) || bytes == 0) {
+        return NULL;
+    }
+    const void *end =
+        ist_window_peer(coop, op->dev, head->window, head->offset + bytes - 1u, source);
+    return end == NULL ? NULL : (const uint8_t *)end + 1 - bytes;
+}
+
+/** Address of a row at its source, NULL where it does not exist. Lane. */
+IST_DEVICE_FN const void *ist_ep_row_from(const ist_ep_op_view *op, const ist_ep_batch *batch,
+                                          uint32_t row, uint32_t token)
+{
+    if (batch->from != NULL) {
+        return token < batch->head->tokens ? batch->from + (uint64_t)token * op->args->row_bytes
+                                           : NULL;
+    }
+    return op->network && !ist_dev_is_lsa(op->dev, batch->source)
+               ? ist_ep_at(op, ist_ep_inbox(op, batch->source, row) + sizeof(ist_ep_stamp))
+               : NULL;
+}
 
 IST_DEVICE_FN void **ist_ep_targets(const ist_ep_batch *batch, uint32_t topk, uint32_t i)
 {
@@ -484,67 +517,60 @@ IST_DEVICE_FN int32_t *ist_ep_batch_idx(const ist_ep_batch *batch, uint32_t topk
     return (int32_t *)(void *)ist_ep_targets(batch, topk, IST_EP_ROWS);
 }
 
-/** EXPERT_MAJOR: places of one row. @return how many. Lane. */
-IST_DEVICE_FN uint32_t ist_ep_place_by_expert(const ist_ep_dispatch_args *args,
-                                              const ist_ep_batch *batch, const uint32_t *desc,
-                                              uint32_t local, void **to)
+/** EXPERT_MAJOR: place of entry k of a row, NULL: none here. Lane. */
+IST_DEVICE_FN void *ist_ep_place_by_expert(const ist_ep_dispatch_args *args,
+                                           const ist_ep_head *head, uint32_t entry, uint32_t local)
 {
     const ist_ep_op_args *op = &args->op;
-    const uint32_t *bases = (const uint32_t *)(batch->head + 1);
+    const uint32_t *bases = (const uint32_t *)(head + 1);
     uint64_t slots = (uint64_t)op->geometry.rank_count * op->geometry.tokens_max;
-    uint32_t count = 0;
-    for (uint32_t k = 0; k < op->topk; ++k) {
-        uint32_t expert = desc[1u + k] >> 16;
-        uint32_t ordinal = desc[1u + k] & 0xffffu;
-        if (desc[1u + k] != IST_EP_ELSEWHERE && expert < local && bases[expert] + ordinal < slots) {
-            uint64_t row = expert * slots + bases[expert] + ordinal;
-            to[count++] = args->out + row * op->row_bytes;
-        }
+    uint32_t expert = entry >> 16;
+    if (entry == IST_EP_ELSEWHERE || expert >= local) {
+        return NULL;
     }
-    return count;
+    uint64_t slot = (uint64_t)bases[expert] + (entry & 0xffffu);
+    return slot < slots ? args->out + (expert * slots + slot) * op->row_bytes : NULL;
 }
 
-/** RANK_MAJOR: the place of one row and its ids. @return 1. Lane. */
-IST_DEVICE_FN uint32_t ist_ep_place_by_rank(const ist_ep_dispatch_args *args,
-                                            const ist_ep_op_view *op, const ist_ep_batch *batch,
-                                            const uint32_t *desc, uint32_t i, void **to)
+/** RANK_MAJOR: place of a row, for its first entry; notes its id. Lane. */
+IST_DEVICE_FN void *ist_ep_place_by_rank(const ist_ep_dispatch_args *args,
+                                         const ist_ep_op_view *op, const ist_ep_batch *batch,
+                                         uint32_t entry, uint32_t i, uint32_t k)
 {
     const ist_ep_op_args *common = &args->op;
-    int32_t *idx = ist_ep_batch_idx(batch, common->topk) + (uint64_t)i * common->topk;
     uint64_t row = (uint64_t)batch->source * common->geometry.tokens_max + batch->first + i;
     uint32_t shift = args->id_kind == IST_EP_ID_GLOBAL
-                         ? ist_ep_expert_first(common->geometry.expert_count,
-                                               common->geometry.rank_count, op->dev->rank)
+                         ? ist_ep_first_of(&common->geometry, op->rank)
                          : 0;
-    for (uint32_t k = 0; k < common->topk; ++k) {
-        idx[k] = desc[1u + k] == IST_EP_ELSEWHERE ? -1 : (int32_t)((desc[1u + k] >> 16) + shift);
-    }
-    to[0] = args->out + row * common->row_bytes;
-    return 1;
+    ist_ep_batch_idx(batch, common->topk)[i * common->topk + k] =
+        entry == IST_EP_ELSEWHERE ? -1 : (int32_t)((entry >> 16) + shift);
+    return k == 0 ? args->out + row * common->row_bytes : NULL;
 }
 
-/** Computes sources and places of a batch. Collective. */
+/** Computes sources and places of a batch, a lane an entry; a sync must follow. Lane-parallel. */
 IST_DEVICE_FN void ist_ep_place(ist_coop *coop, const ist_ep_dispatch_args *args,
                                 const ist_ep_op_view *op, const ist_ep_batch *batch, uint32_t local)
 {
     uint32_t topk = args->op.topk;
-    IST_EACH_LANE (coop, i, batch->count) {
+    void **to = ist_ep_targets(batch, topk, 0);
+    IST_EACH_LANE (coop, n, batch->count * topk) {
+        uint32_t i = ist_ep_over_topk(&args->op, n);
+        uint32_t k = n - i * topk;
         const uint32_t *desc =
             (const uint32_t *)(const void *)(batch->descs + i * args->op.in.desc_bytes);
-        void **to = ist_ep_targets(batch, topk, i);
-        const void *from =
-            ist_ep_row_from(coop, op, batch->head, batch->source, batch->first + i, desc[0]);
-        uint32_t count = args->op.layout == IST_EP_EXPERT_MAJOR
-                             ? ist_ep_place_by_expert(args, batch, desc, local, to)
-                             : ist_ep_place_by_rank(args, op, batch, desc, i, to);
-        batch->rows->from[i] = from;
-        batch->rows->count[i] = count;
-        batch->rows->bad[i] = from == NULL;
-        if (from == NULL) {
-            ist_ep_break(coop, op, batch->source);
+        to[n] = args->op.layout == IST_EP_EXPERT_MAJOR
+                    ? ist_ep_place_by_expert(args, batch->head, desc[1u + k], local)
+                    : ist_ep_place_by_rank(args, op, batch, desc[1u + k], i, k);
+        if (k == 0) {
+            const void *from = ist_ep_row_from(op, batch, batch->first + i, desc[0]);
+            batch->rows->from[i] = from;
+            batch->rows->places[i] = from == NULL ? 0 : topk;
+            batch->rows->bad[i] = from == NULL;
+            if (from == NULL) {
+                ist_ep_break(coop, op, batch->source);
+            }
         }
     }
-    ist_coop_sync(coop);
 }
 
 /** Network rows and weights once more: whose stamp changed under the copy is bad. Collective. */
@@ -569,16 +595,20 @@ IST_DEVICE_FN void ist_ep_recheck(ist_coop *coop, const ist_ep_dispatch_args *ar
 
 /** Rows that are not there are zeros, and so are their weights. Collective. */
 IST_DEVICE_FN void ist_ep_zero_bad(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                   const ist_ep_batch *batch)
+                                        ist_ep_batch batch)
 {
-    for (uint32_t i = 0; i < batch->count; ++i) {
-        void *const *to = ist_ep_targets(batch, args->op.topk, i);
-        for (uint32_t n = 0; batch->rows->bad[i] && n < batch->rows->count[i]; ++n) {
-            ist_row_fill(coop, to[n], 0, args->op.row_bytes);
+    IST_ROLLED
+    for (uint32_t i = 0; i < batch.count; ++i) {
+        void *const *to = ist_ep_targets(&batch, args->op.topk, i);
+        IST_ROLLED
+        for (uint32_t n = 0; batch.rows->bad[i] && n < args->op.topk; ++n) {
+            if (to[n] != NULL) {
+                ist_row_fill(coop, to[n], 0, args->op.row_bytes);
+            }
         }
-        if (batch->rows->bad[i] && args->op.layout == IST_EP_RANK_MAJOR) {
+        if (batch.rows->bad[i] && args->op.layout == IST_EP_RANK_MAJOR) {
             uint64_t row =
-                (uint64_t)batch->source * args->op.geometry.tokens_max + batch->first + i;
+                (uint64_t)batch.source * args->op.geometry.tokens_max + batch.first + i;
             ist_row_fill(coop, args->out_weights + row * args->op.topk, 0,
                          4u * (uint64_t)args->op.topk);
         }
@@ -596,11 +626,25 @@ IST_DEVICE_FN void ist_ep_deliver_entries(ist_coop *coop, const ist_ep_dispatch_
                        sizeof(ist_ep_stamp) + batch->first * bytes;
     ist_row_copy(coop, args->out_idx + row * common->topk, ist_ep_batch_idx(batch, common->topk),
                  batch->count * bytes);
-    ist_row_copy(coop, args->out_weights + row * common->topk, ist_ep_at(coop, op, weights),
+    ist_row_copy(coop, args->out_weights + row * common->topk, ist_ep_at(op, weights),
                  batch->count * bytes);
 }
 
-/** Phase 6 for some rows of a source. Collective. */
+/** Rows of a batch to their places. Collective. */
+IST_DEVICE_FN void ist_ep_move(ist_coop *coop, const ist_ep_op_args *args, ist_ep_rows *rows,
+                               uint32_t count)
+{
+    ist_row_batch batch;
+    batch.src = rows->from;
+    batch.dst = (void *const *)(rows + 1);
+    batch.places = rows->places;
+    batch.stride = args->topk;
+    batch.row_count = count;
+    batch.bytes = args->row_bytes;
+    ist_row_copy_batch(coop, &batch);
+}
+
+/** Phase 6, decided apart, for some rows of a source. Collective. */
 IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args *args,
                                      const ist_ep_op_view *op, const ist_ep_batch *batch,
                                      uint32_t local)
@@ -608,30 +652,27 @@ IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args 
     const ist_ep_op_args *common = &args->op;
     uint64_t descs =
         op->base + common->at.descs + batch->source * common->at.descs_bytes + sizeof(ist_ep_stamp);
-    int on_network = !ist_dev_is_lsa(op->dev, batch->source);
+    int on_network = op->network && !ist_dev_is_lsa(op->dev, batch->source);
     const uint8_t *from = on_network ? ist_ep_kept_descs(op, batch->source)
-                                     : (const uint8_t *)ist_ep_at(coop, op, descs);
-    ist_coop_sync(coop);
+                                     : (const uint8_t *)ist_ep_at(op, descs);
     ist_row_copy(coop, batch->descs, from + batch->first * common->in.desc_bytes,
                  batch->count * common->in.desc_bytes);
     ist_coop_sync(coop);
     ist_ep_place(coop, args, op, batch, local);
-    for (uint32_t i = 0; i < batch->count; ++i) {
-        if (!batch->rows->bad[i] && batch->rows->count[i] != 0) {
-            ist_row_copy_many(coop, ist_ep_targets(batch, common->topk, i), batch->rows->count[i],
-                              batch->rows->from[i], common->row_bytes);
-        }
-    }
+    ist_coop_sync(coop);
+    ist_ep_move(coop, common, batch->rows, batch->count);
     if (common->layout == IST_EP_RANK_MAJOR) {
         ist_ep_deliver_entries(coop, args, op, batch);
     }
     if (on_network) {
         ist_ep_recheck(coop, args, op, batch);
     }
-    ist_ep_zero_bad(coop, args, batch);
+    if (on_network || batch->from == NULL) {
+        ist_ep_zero_bad(coop, args, *batch);
+    }
 }
 
-/** Phase 6 for the rows [begin, end) of a source. Collective. */
+/** Phase 6, decided apart, for the rows [begin, end) of a source. Collective. */
 IST_DEVICE_FN void ist_ep_take_source(ist_coop *coop, const ist_ep_dispatch_args *args,
                                       const ist_ep_op_view *op, const ist_ep_cursor *cursor,
                                       const ist_ep_head *head, uint32_t source, uint32_t begin,
@@ -640,6 +681,7 @@ IST_DEVICE_FN void ist_ep_take_source(ist_coop *coop, const ist_ep_dispatch_args
     ist_ep_batch batch;
     uint32_t rows_bytes = (uint32_t)sizeof(ist_ep_rows) + IST_EP_ROWS * args->op.topk * 12u;
     batch.head = head;
+    batch.from = ist_ep_rows_of(coop, op, head, source);
     batch.source = source;
     batch.rows = (ist_ep_rows *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS, rows_bytes);
     batch.descs = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_DESCS,
@@ -655,7 +697,8 @@ IST_DEVICE_FN void ist_ep_clear_ids(ist_coop *coop, const ist_ep_dispatch_args *
                                     const ist_ep_op_view *op, const uint32_t *rows)
 {
     uint64_t tokens = args->op.geometry.tokens_max;
-    for (uint32_t source = op->block; source < op->dev->rank_count; source += op->blocks) {
+    IST_ROLLED
+    for (uint32_t source = op->block; source < op->ranks; source += op->blocks) {
         uint64_t used = rows[source + 1u] - rows[source];
         if (used < tokens) {
             ist_row_fill(coop, args->out_idx + (source * tokens + used) * args->op.topk, 0xff,
@@ -664,87 +707,89 @@ IST_DEVICE_FN void ist_ep_clear_ids(ist_coop *coop, const ist_ep_dispatch_args *
     }
 }
 
-/** Phases 5 and 6: this block's share of all rows. Collective. */
-IST_DEVICE_FN void ist_ep_take(ist_coop *coop, const ist_ep_dispatch_args *args,
-                               const ist_ep_op_view *op)
-{
-    ist_ep_cursor cursor = ist_ep_cursor_open(coop, op);
-    uint32_t ranks = op->dev->rank_count;
-    ist_row_copy(coop, cursor.rows, args->op.handle + args->op.in.received, 4u * (ranks + 1u));
-    ist_coop_sync(coop);
-    uint32_t total = cursor.rows[ranks];
-    uint32_t begin = (uint32_t)((uint64_t)total * op->block / op->blocks);
-    uint32_t end = (uint32_t)((uint64_t)total * (op->block + 1u) / op->blocks);
-    uint32_t count = 0;
-    for (uint32_t first = 0; first < ranks && cursor.rows[first] < end; first += count) {
-        count = ist_ep_chunk_count(op, &cursor, first);
-        ist_ep_bases(coop, op, &cursor, first, count);
-        for (uint32_t i = 0; i < count; ++i) {
-            uint32_t low = cursor.rows[first + i];
-            uint32_t high = cursor.rows[first + i + 1u];
-            uint32_t from = begin > low ? begin : low;
-            uint32_t to = end < high ? end : high;
-            if (from < to) {
-                ist_ep_take_source(coop, args, op, &cursor, ist_ep_record_of(op, &cursor, i),
-                                   first + i, from - low, to - low);
-            }
-        }
-    }
-    if (args->op.layout == IST_EP_RANK_MAJOR) {
-        ist_ep_clear_ids(coop, args, op, cursor.rows);
-    }
-}
+/* ---- answers ---------------------------------------------------------------------------------- */
 
-/* ---- last block ------------------------------------------------------------------------------- */
-
-/** Phase 7: the answers of a chunk, made of its records in place. Collective. */
-IST_DEVICE_FN void ist_ep_answer_chunk(ist_coop *coop, const ist_ep_op_view *op,
-                                       const ist_ep_cursor *cursor, uint32_t first, uint32_t count,
-                                       uint8_t *marks)
+/** Sends one source its answer, and keeps it. Collective. */
+IST_DEVICE_FN void ist_ep_answer_source(ist_coop *coop, const ist_ep_op_view *op,
+                                        const ist_ep_cursor *cursor, const ist_ep_head *head,
+                                        uint32_t source)
 {
     const ist_ep_layout_map *at = &op->args->at;
-    const uint64_t *intact = ist_ep_intact_of(coop, op->dev);
     uint64_t bytes = sizeof(ist_ep_ack) + 4u * (uint64_t)cursor->local;
     uint64_t there = ist_ep_mine(op, at->acks, at->ack_bytes);
-    ist_coop_sync(coop);
-    IST_EACH_LANE (coop, i, count) {
-        ist_ep_head *head = ist_ep_record_of(op, cursor, i);
-        const uint32_t *bases = (const uint32_t *)(head + 1);
-        uint32_t entries = 0;
-        for (uint32_t expert = 0; expert < cursor->local; ++expert) {
-            entries += bases[expert];
-        }
-        head->ack_tag = op->tag;
-        head->ack_start = cursor->local != 0 ? entries : cursor->rows[first + i];
-        marks[i] =
-            (uint8_t)(ist_ep_is_in(intact, first + i) && ist_mask_active(coop, op->dev, first + i));
+    if (!op->network || ist_dev_is_lsa(op->dev, source)) {
+        ist_row_copy(coop, ist_window_peer(coop, op->dev, 0, there, source), &head->ack_tag, bytes);
+    } else {
+        uint64_t out = ist_ep_gin_part(op, at->out_acks, at->ack_bytes, source);
+        ist_row_copy(coop, ist_ep_at(op, out), &head->ack_tag, bytes);
+        ist_ep_put(coop, op, source, there, out, bytes);
     }
-    ist_coop_sync(coop);
-    for (uint32_t i = 0; i < count; ++i) {
-        const void *answer = &ist_ep_record_of(op, cursor, i)->ack_tag;
-        if (!marks[i]) {
-            continue;
-        }
-        if (ist_dev_is_lsa(op->dev, first + i)) {
-            ist_row_copy(coop, ist_window_peer(coop, op->dev, 0, there, first + i), answer, bytes);
-        } else {
-            uint64_t out = ist_ep_gin_part(op, at->out_acks, at->ack_bytes, first + i);
-            ist_row_copy(coop, ist_ep_at(coop, op, out), answer, bytes);
-            ist_ep_put(coop, op, first + i, there, out, bytes);
-        }
-    }
-    ist_ep_raise(coop, op, IST_EP_ACK, first, 1, count, marks);
 }
 
-/** Phase 7: counters for the caller. Collective. */
+/** Makes the answer of a record in place; `entries`: those of lower sources. @return what to do: bit 0
+ *  keep it, bit 1 send it. Lane. */
+IST_DEVICE_FN uint8_t ist_ep_make_answer(ist_coop *coop, const ist_ep_op_view *op,
+                                         const ist_ep_cursor *cursor, ist_ep_head *head,
+                                         uint32_t source, uint32_t entries, int counts)
+{
+    head->ack_tag = op->tag;
+    head->ack_start = cursor->local != 0 ? entries : cursor->rows[source];
+    return (uint8_t)(1u | (counts && ist_ep_was_active(coop, op, source) ? 2u : 0u));
+}
+
+/** Sends and keeps the answers that were made. Collective. */
+IST_DEVICE_FN void ist_ep_give_answers(ist_coop *coop, const ist_ep_op_view *op,
+                                       const ist_ep_cursor *cursor, uint32_t first, uint32_t count,
+                                       const uint8_t *marks)
+{
+    uint64_t bytes = op->args->at.meta_bytes;
+    IST_ROLLED
+    for (uint32_t i = 0; i < count; ++i) {
+        const ist_ep_head *head = ist_ep_record_of(op, cursor, i);
+        if (marks[i] & 2u) {
+            ist_ep_answer_source(coop, op, cursor, head, first + i);
+        }
+        if (marks[i] & 1u) {
+            ist_row_copy(coop, ist_ep_kept_meta(op) + (first + i) * bytes, head, bytes);
+        }
+    }
+}
+
+/** Decided together: the answers that this block gives, of every `stride` sources one. No flag is
+ *  raised. Collective. */
+IST_DEVICE_FN void ist_ep_answer_chunk(ist_coop *coop, const ist_ep_op_view *op,
+                                       const ist_ep_cursor *cursor, const uint8_t *results,
+                                       uint32_t stride)
+{
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
+    ist_coop_sync(coop);
+    IST_EACH_LANE (coop, source, op->ranks) {
+        marks[source] = 0;
+        if (source % stride == op->block) {
+            uint32_t entries = 0;
+            IST_ROLLED
+            for (uint32_t lower = 0; lower < source; ++lower) {
+                entries += results[lower] == IST_WAIT_DONE
+                               ? ist_ep_record_of(op, cursor, lower)->entries
+                               : 0u;
+            }
+            marks[source] =
+                ist_ep_make_answer(coop, op, cursor, ist_ep_record_of(op, cursor, source), source,
+                                   entries, results[source] == IST_WAIT_DONE);
+        }
+    }
+    ist_coop_sync(coop);
+    ist_ep_give_answers(coop, op, cursor, 0, op->ranks, marks);
+}
+
+/** Counters for the caller. Collective. */
 IST_DEVICE_FN void ist_ep_count(ist_coop *coop, const ist_ep_dispatch_args *args,
                                 const ist_ep_op_view *op, const ist_ep_cursor *cursor)
 {
-    ist_coop_sync(coop);
     if (args->counters != NULL && cursor->local != 0) {
         ist_row_copy(coop, args->counters, cursor->run, 4u * (uint64_t)cursor->local);
     } else if (args->counters != NULL && args->op.layout == IST_EP_RANK_MAJOR) {
-        IST_EACH_LANE (coop, source, op->dev->rank_count) {
+        IST_EACH_LANE (coop, source, op->ranks) {
             uint32_t rows = cursor->rows[source + 1u] - cursor->rows[source];
             ist_store_u32(coop, (uint32_t *)&args->counters[source], rows, IST_RELAXED,
                           IST_SCOPE_DEVICE);
@@ -758,80 +803,417 @@ IST_DEVICE_FN void ist_ep_keep_totals(ist_coop *coop, const ist_ep_op_view *op,
 {
     const ist_ep_op_args *args = op->args;
     uint8_t *record = args->handle + args->in.received_meta +
-                      op->dev->rank_count * args->at.meta_bytes + sizeof(ist_ep_head);
-    ist_coop_sync(coop);
+                      op->ranks * args->at.meta_bytes + sizeof(ist_ep_head);
     if (cursor->local != 0) {
         ist_row_copy(coop, record, cursor->run, 4u * (uint64_t)cursor->local);
     }
 }
 
-/** Phase 7. Collective. */
-IST_DEVICE_FN void ist_ep_answer(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                 const ist_ep_op_view *op)
+/** This block's rows of sources first … first + count - 1, whose records the cursor holds: a stretch
+ *  of the rows of all. Collective. */
+IST_DEVICE_FN void ist_ep_take_share(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                     const ist_ep_op_view *op, const ist_ep_cursor *cursor,
+                                     uint32_t first, uint32_t count)
+{
+    uint64_t total = cursor->rows[op->ranks];
+    uint32_t begin = (uint32_t)(total * op->block / op->blocks);
+    uint32_t end = (uint32_t)(total * (op->block + 1u) / op->blocks);
+    IST_ROLLED
+    for (uint32_t i = 0; i < count; ++i) {
+        uint32_t low = cursor->rows[first + i];
+        uint32_t high = cursor->rows[first + i + 1u];
+        uint32_t from = begin > low ? begin : low;
+        uint32_t to = end < high ? end : high;
+        if (from < to) {
+            ist_ep_take_source(coop, args, op, cursor, ist_ep_record_of(op, cursor, i), first + i,
+                               from - low, to - low);
+        }
+    }
+}
+
+/** Phases 5 and 6 after block 0 has decided apart. Collective. */
+IST_DEVICE_RARE_FN void ist_ep_take_apart(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                          ist_ep_op_view op)
+{
+    ist_ep_cursor cursor = ist_ep_cursor_open(coop, &op, 0);
+    uint32_t count = 0;
+    ist_row_copy(coop, cursor.rows, args->op.handle + args->op.in.received, 4u * (op.ranks + 1u));
+    ist_coop_sync(coop);
+    uint32_t end = (uint32_t)((uint64_t)cursor.rows[op.ranks] * (op.block + 1u) / op.blocks);
+    IST_ROLLED
+    for (uint32_t first = 0; first < op.ranks && cursor.rows[first] < end; first += count) {
+        count = ist_ep_chunk_count(&op, &cursor, first);
+        ist_ep_bases(coop, &op, &cursor, first, count);
+        ist_ep_take_share(coop, args, &op, &cursor, first, count);
+    }
+    if (args->op.layout == IST_EP_RANK_MAJOR) {
+        ist_ep_clear_ids(coop, args, &op, cursor.rows);
+    }
+}
+
+/** Decided together: what a block works on, in scratch. */
+typedef struct ist_ep_desk {
+    const uint8_t **from; /**< [R] where the rows of a source begin, by token */
+    ist_row_part *parts;  /**< [2 * IST_EP_ROWS] */
+    uint8_t *descs;       /**< [IST_EP_ROWS] descriptors */
+    ist_ep_rows *rows;    /**< then void *[IST_EP_ROWS][K], i32 [IST_EP_ROWS][K] */
+} ist_ep_desk;
+
+IST_DEVICE_FN ist_ep_desk ist_ep_desk_of(ist_coop *coop, const ist_ep_op_args *args)
+{
+    uint32_t rows_bytes = (uint32_t)sizeof(ist_ep_rows) + IST_EP_ROWS * args->topk * 12u;
+    uint32_t parts_bytes = 2u * IST_EP_ROWS * (uint32_t)sizeof(ist_row_part);
+    uint32_t from_bytes = IST_EP_DECIDED_RANKS_MAX * (uint32_t)sizeof(void *);
+    uint8_t *memory = (uint8_t *)ist_coop_scratch(
+        coop, IST_EP_SCRATCH_DESCS,
+        IST_EP_ROWS * (uint32_t)args->in.desc_bytes + parts_bytes + from_bytes);
+    ist_ep_desk desk;
+    desk.from = (const uint8_t **)(void *)memory;
+    desk.parts = (ist_row_part *)(void *)(memory + from_bytes);
+    desk.descs = memory + from_bytes + parts_bytes;
+    desk.rows = (ist_ep_rows *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS, rows_bytes);
+    return desk;
+}
+
+/** Sources whose metadata is right, a bit each. Lane. */
+IST_DEVICE_FN uint32_t ist_ep_good_sources(const ist_ep_op_view *op, const ist_ep_cursor *cursor,
+                                           const uint8_t *results)
+{
+    uint64_t shape = ist_ep_shape(op->args);
+    uint32_t good = 0;
+    IST_ROLLED
+    for (uint32_t source = 0; source < op->ranks; ++source) {
+        const ist_ep_head *head = ist_ep_record_of(op, cursor, source);
+        good |= (uint32_t)(results[source] == IST_WAIT_DONE &&
+                           ist_ep_judge_head(op, head, shape) == IST_WAIT_DONE)
+                << source;
+    }
+    return good;
+}
+
+/**
+ * Phase 5, decided together: judges the heads in scratch, sums rows and entries over the sources in
+ * rank order. Each lane judges for itself, so that one sync is enough. Collective.
+ */
+IST_DEVICE_FN void ist_ep_survey(ist_coop *coop, const ist_ep_op_view *op,
+                                 const ist_ep_cursor *cursor, const ist_ep_desk *desk,
+                                 const uint8_t *results)
+{
+    uint32_t good = ist_ep_good_sources(op, cursor, results);
+    IST_EACH_LANE (coop, expert, cursor->local) {
+        uint32_t run = 0;
+        IST_ROLLED
+        for (uint32_t source = 0; source < op->ranks; ++source) {
+            uint32_t *counts = (uint32_t *)(ist_ep_record_of(op, cursor, source) + 1);
+            uint32_t entries = good >> source & 1u ? counts[expert] : 0;
+            counts[expert] = run;
+            run += entries;
+        }
+        cursor->run[expert] = run;
+    }
+    IST_EACH_LANE (coop, source, op->ranks + 1u) {
+        uint32_t sum = 0;
+        IST_ROLLED
+        for (uint32_t lower = 0; lower < source; ++lower) {
+            sum += good >> lower & 1u ? ist_ep_record_of(op, cursor, lower)->rows : 0u;
+        }
+        cursor->rows[source] = sum;
+        if (source < op->ranks) {
+            desk->from[source] =
+                good >> source & 1u
+                    ? ist_ep_rows_of(coop, op, ist_ep_record_of(op, cursor, source), source)
+                    : NULL;
+        }
+    }
+    ist_coop_sync(coop);
+}
+
+/** Finds rows first, first + blocks, … of all sources together, and their descriptors. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_pick(ist_coop *coop, const ist_ep_op_view *op,
+                               const ist_ep_cursor *cursor, const ist_ep_desk *desk, uint32_t first,
+                               uint32_t count)
+{
+    const ist_ep_op_args *args = op->args;
+    uint64_t bytes = args->in.desc_bytes;
+    const uint8_t *descs = ist_ep_at(op, op->base + args->at.descs + sizeof(ist_ep_stamp));
+    IST_EACH_LANE (coop, i, count) {
+        uint32_t row = first + i * op->blocks;
+        uint32_t source = 0;
+        IST_ROLLED
+        while (cursor->rows[source + 1u] <= row) {
+            ++source;
+        }
+        row -= cursor->rows[source];
+        desk->rows->source[i] = source;
+        desk->rows->row[i] = row;
+        desk->parts[i].dst = desk->descs + i * bytes;
+        desk->parts[i].src = descs + source * args->at.descs_bytes + row * bytes;
+        desk->parts[i].bytes = bytes;
+    }
+}
+
+/** RANK_MAJOR: place of a row, and what of the batch goes to its ids and weights. Lane. */
+IST_DEVICE_FN void *ist_ep_settle_row(const ist_ep_dispatch_args *args, const ist_ep_op_view *op,
+                                      const ist_ep_desk *desk, uint32_t i)
 {
     const ist_ep_op_args *common = &args->op;
-    uint32_t ranks = op->dev->rank_count;
-    ist_ep_cursor cursor = ist_ep_cursor_open(coop, op);
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
-    uint32_t count = 0;
-    ist_row_copy(coop, cursor.rows, common->handle + common->in.received, 4u * (ranks + 1u));
-    ist_coop_sync(coop);
-    for (uint32_t first = 0; first < ranks; first += count) {
-        count = ist_ep_chunk_count(op, &cursor, first);
-        ist_ep_bases(coop, op, &cursor, first, count);
-        ist_ep_answer_chunk(coop, op, &cursor, first, count, marks);
-        ist_coop_sync(coop);
-        ist_row_copy(coop, ist_ep_kept_meta(op) + first * common->at.meta_bytes, cursor.records,
-                     count * common->at.meta_bytes);
+    uint64_t bytes = 4u * (uint64_t)common->topk;
+    uint32_t source = desk->rows->source[i];
+    uint64_t row = (uint64_t)source * common->geometry.tokens_max + desk->rows->row[i];
+    void **to = (void **)(desk->rows + 1);
+    int32_t *idx = (int32_t *)(void *)(to + IST_EP_ROWS * common->topk);
+    ist_row_part *part = &desk->parts[2u * i];
+    part[0].dst = args->out_idx + row * common->topk;
+    part[0].src = idx + i * common->topk;
+    part[0].bytes = bytes;
+    part[1].dst = args->out_weights + row * common->topk;
+    part[1].src = ist_ep_at(op, op->base + common->at.weights + source * common->at.weights_bytes +
+                                    sizeof(ist_ep_stamp) + desk->rows->row[i] * bytes);
+    part[1].bytes = bytes;
+    return args->out + row * common->row_bytes;
+}
+
+/** Computes origins and places of picked rows, a lane an entry; a sync must follow. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_place_picked(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                       const ist_ep_op_view *op, const ist_ep_cursor *cursor,
+                                       const ist_ep_desk *desk, uint32_t count)
+{
+    const ist_ep_op_args *common = &args->op;
+    uint32_t topk = common->topk;
+    void **to = (void **)(desk->rows + 1);
+    int32_t *idx = (int32_t *)(void *)(to + IST_EP_ROWS * topk);
+    uint32_t shift =
+        args->id_kind == IST_EP_ID_GLOBAL ? ist_ep_first_of(&common->geometry, op->rank) : 0;
+    IST_EACH_LANE (coop, n, count * topk) {
+        uint32_t i = ist_ep_over_topk(common, n);
+        uint32_t k = n - i * topk;
+        uint32_t source = desk->rows->source[i];
+        const uint32_t *desc =
+            (const uint32_t *)(const void *)(desk->descs + i * common->in.desc_bytes);
+        const ist_ep_head *head = ist_ep_record_of(op, cursor, source);
+        uint32_t entry = desc[1u + k];
+        if (common->layout == IST_EP_EXPERT_MAJOR) {
+            to[n] = ist_ep_place_by_expert(args, head, entry, cursor->local);
+        } else {
+            idx[n] = entry == IST_EP_ELSEWHERE ? -1 : (int32_t)((entry >> 16) + shift);
+            to[n] = k == 0 ? ist_ep_settle_row(args, op, desk, i) : NULL;
+        }
+        if (k == 0) {
+            const uint8_t *from = desk->from[source];
+            int here = from != NULL && desc[0] < head->tokens;
+            desk->rows->from[i] = here ? from + (uint64_t)desc[0] * common->row_bytes : NULL;
+            desk->rows->places[i] = here ? topk : 0;
+            desk->rows->bad[i] = !here;
+            if (!here) {
+                ist_ep_break(coop, op, source);
+            }
+        }
     }
-    ist_ep_keep_totals(coop, op, &cursor);
-    ist_ep_count(coop, args, op, &cursor);
+}
+
+/** Picked rows that are not there are zeros, and so are their weights. Collective. */
+IST_DEVICE_RARE_FN void ist_ep_zero_picked(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                           ist_ep_desk desk, uint32_t count)
+{
+    uint32_t topk = args->op.topk;
+    void *const *to = (void *const *)(desk.rows + 1);
+    ist_coop_sync(coop);
+    IST_ROLLED
+    for (uint32_t n = 0; n < count * topk; ++n) {
+        if (desk.rows->bad[n / topk] && to[n] != NULL) {
+            ist_row_fill(coop, to[n], 0, args->op.row_bytes);
+        }
+    }
+    IST_ROLLED
+    for (uint32_t i = 0; args->op.layout == IST_EP_RANK_MAJOR && i < count; ++i) {
+        if (desk.rows->bad[i]) {
+            ist_row_fill(coop, desk.parts[2u * i + 1u].dst, 0, desk.parts[2u * i + 1u].bytes);
+        }
+    }
+}
+
+/** Phase 6, decided together, for some rows. @return 0: the launch has decided otherwise, and nothing
+ *  was done. Collective. */
+IST_DEVICE_FN int ist_ep_take_picked(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                     const ist_ep_op_view *op, const ist_ep_cursor *cursor,
+                                     const ist_ep_desk *desk, uint32_t first, uint32_t count,
+                                     ist_ep_decision *decision)
+{
+    int bad = 0;
+    ist_ep_pick(coop, op, cursor, desk, first, count);
+    ist_coop_sync(coop);
+    ist_row_copy_list(coop, desk->parts, count);
+    ist_coop_sync(coop);
+    ist_ep_place_picked(coop, args, op, cursor, desk, count);
+    ist_ep_note_found(coop, op, decision);
+    ist_coop_sync(coop);
+    if (!ist_ep_is_confirmed(coop, op, decision)) {
+        return 0;
+    }
+    ist_ep_move(coop, &args->op, desk->rows, count);
+    if (args->op.layout == IST_EP_RANK_MAJOR) {
+        ist_row_copy_list(coop, desk->parts, 2u * count);
+    }
+    IST_ROLLED
+    for (uint32_t i = 0; i < count; ++i) {
+        bad |= (int)desk->rows->bad[i];
+    }
+    if (bad) {
+        IST_RARELY(coop, ist_ep_zero_picked(coop, args, *desk, count));
+    }
+    return 1;
+}
+
+/** What each source that came amounts to, into `results`; after the survey. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_judge_here(ist_coop *coop, const ist_ep_op_view *op,
+                                     const ist_ep_cursor *cursor, uint8_t *results)
+{
+    uint64_t shape = ist_ep_shape(op->args);
+    IST_EACH_LANE (coop, source, op->ranks) {
+        if (results[source] == IST_WAIT_DONE) {
+            results[source] =
+                ist_ep_judge_head(op, ist_ep_record_of(op, cursor, source), shape);
+        }
+    }
+}
+
+/**
+ * Phases 5 and 6, decided together: this block's share of all rows, and its share of the answers.
+ * @return 0: the launch has decided otherwise, and nothing was done. Collective.
+ */
+IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                   const ist_ep_op_view *op, ist_ep_decision *decision)
+{
+    ist_ep_cursor cursor = ist_ep_cursor_open(coop, op, 1);
+    ist_ep_desk desk = ist_ep_desk_of(coop, &args->op);
+    uint8_t *results = ist_ep_results(coop, op->ranks);
+    int answers = op->block < op->ranks;
+    int totals = op->block + 1u == op->blocks;
+    ist_ep_survey(coop, op, &cursor, &desk, results);
+    ist_ep_judge_here(coop, op, &cursor, results);
+    uint32_t total = cursor.rows[op->ranks];
+    for (uint32_t row = op->block; row < total;) {
+        uint32_t first = row;
+        uint32_t count = 0;
+        for (; count < IST_EP_ROWS && row < total; row += op->blocks) {
+            ++count;
+        }
+        if (first != op->block) {
+            ist_coop_sync(coop);
+        }
+        if (!ist_ep_take_picked(coop, args, op, &cursor, &desk, first, count, decision)) {
+            return 0;
+        }
+    }
+    if (!ist_ep_confirm(coop, op, decision)) {
+        return 0;
+    }
+    if (answers) {
+        ist_ep_answer_chunk(coop, op, &cursor, results, op->blocks);
+    }
+    if (totals) {
+        ist_row_copy(coop, args->op.handle + args->op.in.received, cursor.rows,
+                     4u * (op->ranks + 1u));
+        ist_ep_keep_totals(coop, op, &cursor);
+        ist_ep_count(coop, args, op, &cursor);
+    }
+    if (args->op.layout == IST_EP_RANK_MAJOR) {
+        ist_ep_clear_ids(coop, args, op, cursor.rows);
+    }
+    return 1;
+}
+
+/** Phases 5 and 6. Collective. */
+IST_DEVICE_FN void ist_ep_take(ist_coop *coop, const ist_ep_dispatch_args *args,
+                               const ist_ep_op_view *op, ist_ep_decision *decision)
+{
+    while (decision->here && !ist_ep_take_here(coop, args, op, decision)) {
+        IST_RARELY(coop, *decision = ist_ep_adopt(coop, *op, 0));
+    }
+    if (!decision->here && (decision->outcome & IST_WIRE_ABORTED) == 0) {
+        IST_RARELY(coop, ist_ep_take_apart(coop, args, *op));
+    }
+}
+
+/* ---- last block ------------------------------------------------------------------------------- */
+
+/** Phase 7, where block 0 has decided apart: all answers. Collective. */
+IST_DEVICE_RARE_FN void ist_ep_answer_late(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                           ist_ep_op_view op)
+{
+    const ist_ep_op_args *common = &args->op;
+    const uint64_t *whole = ist_ep_whole_of(coop, op.ranks);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op.dev), op.dev);
+    ist_ep_cursor cursor = ist_ep_cursor_open(coop, &op, 0);
+    uint32_t count = 0;
+    ist_row_copy(coop, cursor.rows, common->handle + common->in.received, 4u * (op.ranks + 1u));
+    ist_coop_sync(coop);
+    IST_ROLLED
+    for (uint32_t first = 0; first < op.ranks; first += count) {
+        count = ist_ep_chunk_count(&op, &cursor, first);
+        ist_ep_bases(coop, &op, &cursor, first, count);
+        IST_EACH_LANE (coop, i, count) {
+            ist_ep_head *head = ist_ep_record_of(&op, &cursor, i);
+            const uint32_t *bases = (const uint32_t *)(head + 1);
+            uint32_t entries = 0;
+            for (uint32_t expert = 0; expert < cursor.local; ++expert) {
+                entries += bases[expert];
+            }
+            marks[i] = ist_ep_make_answer(coop, &op, &cursor, head, first + i, entries,
+                                          ist_ep_is_in(whole, first + i));
+        }
+        ist_coop_sync(coop);
+        ist_ep_give_answers(coop, &op, &cursor, first, count, marks);
+    }
+    ist_ep_keep_totals(coop, &op, &cursor);
+    ist_ep_count(coop, args, &op, &cursor);
+    ist_coop_sync(coop);
 }
 
 /** Phase 8: what the combine needs of this dispatch. Collective. */
-IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, const uint8_t *results)
+IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, uint8_t *results)
 {
     const ist_ep_op_args *args = op->args;
-    const uint64_t *intact = ist_ep_intact_of(coop, op->dev);
+    const uint64_t *whole = ist_ep_whole_of(coop, op->ranks);
     uint64_t *acked = (uint64_t *)(void *)(args->handle + args->in.acked);
     uint64_t *from = (uint64_t *)(void *)(args->handle + args->in.received_from);
     uint8_t *acks = args->handle + args->in.acks;
+    ist_row_copy(coop, acks, ist_ep_at(op, op->base + args->at.acks),
+                 op->ranks * args->at.ack_bytes);
+    if (op->network) { /* an answer may be lost though its signal came */
+        ist_coop_sync(coop);
+    }
+    IST_EACH_LANE (coop, peer, op->ranks) {
+        const ist_ep_ack *ack =
+            (const ist_ep_ack *)(const void *)(acks + peer * args->at.ack_bytes);
+        results[peer] =
+            results[peer] == IST_WAIT_DONE && (!op->network || ack->tag == op->tag); /* as marks */
+    }
     ist_coop_sync(coop);
-    ist_row_copy(coop, acks, ist_ep_at(coop, op, op->base + args->at.acks),
-                 op->dev->rank_count * args->at.ack_bytes);
-    ist_coop_sync(coop);
-    IST_EACH_LANE (coop, w, ist_ep_word_count(op->dev->rank_count)) {
-        uint64_t word = 0;
-        for (uint32_t i = 0; i < 64u && w * 64u + i < op->dev->rank_count; ++i) {
-            uint32_t peer = w * 64u + i;
-            const ist_ep_ack *ack =
-                (const ist_ep_ack *)(const void *)(acks + peer * args->at.ack_bytes);
-            word |= (uint64_t)(results[peer] == IST_WAIT_DONE && ack->tag == op->tag) << i;
-        }
-        acked[w] = word;
-        from[w] = intact[w];
+    IST_EACH_LANE (coop, w, ist_ep_word_count(op->ranks)) {
+        acked[w] = ist_ep_word_from(results, w, op->ranks);
+        from[w] = whole[w];
     }
     if (ist_coop_elect(coop)) {
         ist_ep_handle_of(args)->dispatch_tag = op->tag;
     }
-    ist_coop_sync(coop);
 }
 
 /** Phases 7 to 9. Collective. */
 IST_DEVICE_FN void ist_ep_dispatch_conclude(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                            const ist_ep_op_view *op, uint32_t outcome)
+                                            const ist_ep_op_view *op,
+                                            const ist_ep_decision *decision, uint32_t outcome)
 {
-    uint8_t *results = ist_ep_results(coop, op->dev);
+    uint8_t *results = ist_ep_results(coop, op->ranks);
     if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
-        outcome |= ist_ep_look(coop, op);
-        ist_ep_settle(coop, op, results);
-        ist_ep_answer(coop, args, op);
-        ist_point(coop, "ep.dispatch.answered");
-        outcome = ist_ep_await_answers(coop, op, outcome, results);
-        ist_ep_keep(coop, op, results);
-        if (outcome != IST_WIRE_DONE) { /* else everybody has answered: nobody gave this rank up */
-            outcome |= ist_wire_noticed(coop, &op->wire, NULL) ? IST_WIRE_EVICTED : 0u;
+        outcome |= ist_ep_close_books(coop, op, decision, results);
+        if (!decision->here) {
+            IST_RARELY(coop, ist_ep_answer_late(coop, args, *op));
         }
+        ist_ep_raise_answers(coop, op);
+        ist_point(coop, "ep.dispatch.answered");
+        outcome = ist_ep_finish(coop, op, outcome, results);
+        ist_ep_keep(coop, op, results);
         ist_point(coop, "ep.dispatch.read");
     }
     ist_ep_write_record(coop, op, outcome);
@@ -852,37 +1234,40 @@ IST_DEVICE_FN uint32_t ist_ep_dispatch_send(ist_coop *coop, const ist_ep_dispatc
     return IST_WIRE_DONE;
 }
 
-/** Phases 4 to 6. @return ist_wire_outcome. Collective. */
-IST_DEVICE_FN uint32_t ist_ep_dispatch_receive(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                               const ist_ep_op_view *op)
+/** Phases 4 to 6. Collective. */
+IST_DEVICE_FN ist_ep_decision ist_ep_dispatch_receive(ist_coop *coop,
+                                                      const ist_ep_dispatch_args *args,
+                                                      const ist_ep_op_view *op)
 {
+    ist_ep_decision decision = ist_ep_decide(coop, op);
     if (op->block == 0) {
-        ist_ep_decide(coop, op);
         ist_point(coop, "ep.dispatch.decided");
     }
-    uint32_t outcome = ist_ep_learn(coop, op);
-    if ((outcome & IST_WIRE_ABORTED) == 0) {
-        ist_ep_take(coop, args, op);
+    if ((decision.outcome & IST_WIRE_ABORTED) == 0) {
+        ist_ep_take(coop, args, op, &decision);
         ist_point(coop, "ep.dispatch.taken");
     }
-    return outcome;
+    return decision;
 }
 
 IST_KERNEL(ep_dispatch, ist_ep_dispatch_args)
 {
     ist_ep_op_view op;
+    ist_ep_decision decision = {0, 0, 0, 0, 0, 0};
     ist_ep_enter(coop, &args->op, &op);
-    uint32_t outcome = ist_ep_handle_valid(&args->op) ? IST_WIRE_DONE : IST_EP_FOREIGN;
+    uint32_t outcome = op.valid ? IST_WIRE_DONE : IST_EP_FOREIGN;
     if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_SEND)) {
         outcome = ist_ep_dispatch_send(coop, args, &op);
     }
+    ist_ep_announce(coop, &op);
     if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_RECEIVE)) {
-        outcome = ist_ep_dispatch_receive(coop, args, &op);
+        decision = ist_ep_dispatch_receive(coop, args, &op);
+        outcome = decision.outcome;
     }
     if (ist_ep_is_last(coop, &op)) {
         if (args->op.halves & IST_EP_RECEIVE) {
-            ist_ep_dispatch_conclude(coop, args, &op, outcome);
+            ist_ep_dispatch_conclude(coop, args, &op, &decision, outcome);
         }
-        ist_ep_advance(coop, &op, outcome);
+        ist_ep_advance(coop, &op, &decision, outcome);
     }
 }

@@ -31,6 +31,8 @@ typedef struct ist_ep_geometry {
     uint32_t staging;     /**< 1: plain operands are staged; 0: pulled operands are windows */
     uint32_t block_count; /**< of every dispatch and combine of this rank */
     uint64_t row_bytes_max;
+    uint32_t expert_base;  /**< E / R: a division takes a GPU as long as a load */
+    uint32_t expert_extra; /**< E % R */
 } ist_ep_geometry;
 
 /** First expert of a rank: the first E % R ranks hold one more than the others. */
@@ -53,6 +55,19 @@ IST_LAYOUT_FN uint32_t ist_ep_expert_rank(uint32_t experts, uint32_t ranks, uint
     uint32_t extra = experts % ranks;
     uint32_t in_longer = extra * (base + 1u);
     return expert < in_longer ? expert / (base + 1u) : extra + (expert - in_longer) / base;
+}
+
+/** ist_ep_expert_first() without a division. */
+IST_LAYOUT_FN uint32_t ist_ep_first_of(const ist_ep_geometry *geometry, uint32_t rank)
+{
+    uint32_t extra = geometry->expert_extra;
+    return rank * geometry->expert_base + (rank < extra ? rank : extra);
+}
+
+/** ist_ep_expert_local_count() without a division. */
+IST_LAYOUT_FN uint32_t ist_ep_count_of(const ist_ep_geometry *geometry, uint32_t rank)
+{
+    return geometry->expert_base + (rank < geometry->expert_extra ? 1u : 0u);
 }
 
 /** Most experts of any rank. */
@@ -99,7 +114,9 @@ typedef struct ist_ep_head {
     uint64_t offset; /**< of the rows, in the window */
     uint32_t window; /**< where the rows lie at the sender */
     uint32_t rows;   /**< rows for this receiver (dispatch) */
-    uint64_t reserved[2];
+    uint32_t tokens;  /**< rows that lie at `offset` (dispatch) */
+    uint32_t entries; /**< sum of the counts (EXPERT_MAJOR dispatch) */
+    uint32_t reserved[2];
     uint64_t ack_tag;   /**< from here on, and the counts as slot bases, it becomes the answer */
     uint64_t ack_start; /**< rows that this receiver got from lower ranks */
 } ist_ep_head;
@@ -123,21 +140,25 @@ typedef struct ist_ep_stamp {
 typedef struct ist_ep_state_head {
     uint64_t epoch;       /**< operations since the last clean */
     uint64_t busy;        /**< bit s: slot s is in flight */
-    uint64_t staged_base; /**< the counters below when the kernel began */
+    uint64_t staged_base; /**< the words below when the kernel began */
     uint64_t decided_base;
     uint64_t left_base;
 } ist_ep_state_head;
 
-/** Group state; counters only grow. */
+/** Group state; its words only grow. */
 typedef struct ist_ep_state {
     ist_ep_state_head head;
     uint64_t staged;   /**< blocks that have staged their rows */
-    uint64_t decided;  /**< decisions published */
+    uint64_t decided;  /**< the last decision: its number, IST_EP_DECIDED_APART, ranks */
     uint64_t left;     /**< blocks that have left a kernel */
-    uint64_t outcome;  /**< ist_wire_outcome of the last decision */
-    uint64_t trouble;  /**< ist_status of broken metadata found by the last decision, negated */
+    uint64_t outcome;  /**< of a decision that lies apart */
     uint64_t position; /**< of the first wait of the receive half that runs */
 } ist_ep_state;
+
+/** A decision: number << 33, whether it lies apart, and if not, who takes part, a bit a rank. */
+#define IST_EP_DECIDED_APART (UINT64_C(1) << 32)
+#define IST_EP_DECIDED_BITS 33u
+#define IST_EP_DECIDED_RANKS_MAX 32u
 
 /* ---- the window ------------------------------------------------------------------------------- */
 
@@ -149,8 +170,8 @@ typedef struct ist_ep_layout_map {
     uint64_t state;   /**< ist_ep_state */
     uint64_t words;   /**< u64 [channels][R] */
     uint64_t sent;    /**< u64 [channels][R] */
-    uint64_t verdict; /**< u64 [W]: sources whose rows count */
-    uint64_t intact;  /**< u64 [W]: the same, less those found broken while copying */
+    uint64_t verdict; /**< u64 [W]: sources whose rows count, of a decision that lies apart */
+    uint64_t broken;  /**< u64 [W]: sources found broken while copying; zero between operations */
     uint64_t work;    /**< [blocks] work_bytes; block-private */
     uint64_t work_bytes;
     uint64_t slots;
@@ -246,7 +267,7 @@ IST_LAYOUT_FN ist_ep_layout_map ist_ep_layout_of(const ist_ep_geometry *geometry
     at.words = ist_layout_take(&end, 8u * channels * ranks);
     at.sent = ist_layout_take(&end, 8u * channels * ranks);
     at.verdict = ist_layout_take(&end, 8u * (uint64_t)ist_ep_word_count(geometry->rank_count));
-    at.intact = ist_layout_take(&end, 8u * (uint64_t)ist_ep_word_count(geometry->rank_count));
+    at.broken = ist_layout_take(&end, 8u * (uint64_t)ist_ep_word_count(geometry->rank_count));
     at.slot_bytes = ist_ep_layout_gin(geometry, &at, ist_ep_layout_slot(geometry, &at));
     at.slot_bytes = ist_layout_round(at.slot_bytes, IST_LAYOUT_LINE);
     at.slots = ist_layout_take(&end, at.slot_bytes * geometry->slot_count);
@@ -282,7 +303,8 @@ typedef struct ist_ep_handle_head {
 typedef struct ist_ep_handle_map {
     uint64_t ids;            /**< i64 or i32 [M][K], as given */
     uint64_t idx;            /**< i32 [M][K], bad ones -1 */
-    uint64_t key;            /**< i32 [M][K], rank at its first k, else -1 */
+    uint64_t owner;          /**< i32 [M][K], rank of the entry's expert, bad ones -1 */
+    uint64_t key;            /**< i32 [M][K], the owner at its first k in the token, else -1 */
     uint64_t ordinal;        /**< u32 [M][K], of the entry among this rank's of the same expert */
     uint64_t row;            /**< u32 [M][K], of the token among this rank's of the same rank */
     uint64_t expert_entries; /**< u32 [E], entries for each expert */
@@ -315,6 +337,7 @@ IST_LAYOUT_FN ist_ep_handle_map ist_ep_handle_map_of(const ist_ep_geometry *geom
     in.desc_bytes = ist_ep_desc_bytes(topk);
     in.ids = ist_layout_take(&end, 8u * entries);
     in.idx = ist_layout_take(&end, 4u * entries);
+    in.owner = ist_layout_take(&end, 4u * entries);
     in.key = ist_layout_take(&end, 4u * entries);
     in.ordinal = ist_layout_take(&end, 4u * entries);
     in.row = ist_layout_take(&end, 4u * entries);
@@ -349,16 +372,38 @@ typedef struct ist_ep_route_report {
 
 /** How the last dispatch or combine ended; u64 lost[W] follow. */
 typedef struct ist_ep_record_head {
-    uint64_t started;  /**< operations begun */
-    uint64_t done;     /**< operations ended, written last */
-    uint64_t issue;    /**< largest issue number that ended */
+    uint64_t started;  /**< tag of the last operation that began */
+    uint64_t done;     /**< tag of the last that ended, written last */
+    uint64_t issue;    /**< number of the last ended call that was not captured in a graph */
     uint64_t sequence; /**< tag */
     uint64_t generation;
     int32_t status;
     uint32_t complete;
     uint32_t lost_count;
     uint32_t reserved;
+    uint64_t check; /**< ist_ep_record_check(): the words are of one operation */
 } ist_ep_record_head;
+
+/**
+ * What `check` must be. The words are stored in any order: a release at system scope to the host's
+ * memory takes a GPU as long as a hop to a peer. Whoever reads them goes by this instead. `lost`:
+ * ist_ep_record_mix() of all words of lost ranks.
+ */
+IST_LAYOUT_FN uint64_t ist_ep_record_check(const ist_ep_record_head *record, uint64_t lost)
+{
+    uint64_t sum = record->done * UINT64_C(0x9e3779b97f4a7c15) + record->sequence;
+    sum = (sum ^ sum >> 29) * UINT64_C(0xc2b2ae3d27d4eb4f) + record->generation;
+    sum = (sum ^ sum >> 32) * UINT64_C(0x165667b19e3779f9) +
+          ((uint64_t)(uint32_t)record->status << 32 | record->complete);
+    sum = (sum ^ sum >> 29) * UINT64_C(0xd6e8feb86659fd93) + record->lost_count + lost;
+    return sum ^ sum >> 32;
+}
+
+/** Part of word w of the lost ranks in the check; the parts are added. */
+IST_LAYOUT_FN uint64_t ist_ep_record_mix(uint64_t word, uint32_t w)
+{
+    return word == 0 ? 0 : (word ^ (uint64_t)(w + 1u) << 32) * UINT64_C(0xa0761d6478bd642f);
+}
 
 /** Bytes of one record. */
 IST_LAYOUT_FN uint64_t ist_ep_record_bytes(uint32_t ranks)

@@ -19,6 +19,7 @@
 /** Tables of a handle, as the routing writes them. */
 typedef struct ist_ep_tables {
     int32_t *idx;
+    int32_t *owner;
     int32_t *key;
     uint32_t *ordinal;
     uint32_t *row;
@@ -41,6 +42,7 @@ IST_DEVICE_FN ist_ep_tables ist_ep_tables_of(const ist_ep_route_args *args)
 {
     ist_ep_tables t;
     t.idx = (int32_t *)(args->handle + args->in.idx);
+    t.owner = (int32_t *)(args->handle + args->in.owner);
     t.key = (int32_t *)(args->handle + args->in.key);
     t.ordinal = (uint32_t *)(args->handle + args->in.ordinal);
     t.row = (uint32_t *)(args->handle + args->in.row);
@@ -131,7 +133,9 @@ IST_DEVICE_FN void ist_ep_number_rows(ist_coop *coop, const ist_ep_route_args *a
     uint32_t entries = args->token_count * args->topk;
     IST_EACH_LANE (coop, i, entries) {
         int first = t->idx[i] >= 0 && ist_ep_first_entry(args, t, i) == i;
-        t->key[i] = first ? (int32_t)ist_ep_rank_of(args, t->idx[i]) : -1;
+        int32_t owner = t->idx[i] >= 0 ? (int32_t)ist_ep_rank_of(args, t->idx[i]) : -1;
+        t->owner[i] = owner;
+        t->key[i] = first ? owner : -1;
     }
     ist_coop_sync(coop);
     ist_coop_rank_by_key(coop, t->key, entries, t->row, t->send_count, args->geometry.rank_count);

@@ -63,14 +63,14 @@ static void abort_frees_a_waiting_stream(void **state)
 {
     shared all = {0};
     (void)state;
-    assert_int_equal(ist_test_run(4, NULL, across_main, &all), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(4), NULL, across_main, &all), IST_OK);
 }
 
 static void abort_frees_a_collective_call(void **state)
 {
     shared all = {.collective = true};
     (void)state;
-    assert_int_equal(ist_test_run(4, NULL, across_main, &all), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(4), NULL, across_main, &all), IST_OK);
 }
 
 int main(int argc, char **argv)

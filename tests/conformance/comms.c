@@ -37,6 +37,18 @@ static ist_status expect_shape(ist_world *world, ist_comm *comm, uint32_t rank, 
     return IST_OK;
 }
 
+/* In one team, in some, in as many as ranks. */
+static void run_everywhere(ist_rank_fn rank_main, void *arg)
+{
+    static const char *const clusters[] = {NULL, "2x4", "8x1"};
+    for (size_t i = 0; i < sizeof(clusters) / sizeof(clusters[0]); ++i) {
+        if (ist_test_has_cluster(clusters[i])) {
+            assert_int_equal(ist_test_run(ist_test_ranks(RANKS), clusters[i], rank_main, arg),
+                             IST_OK);
+        }
+    }
+}
+
 /* ---- the whole world, by id ------------------------------------------------------------------ */
 
 static ist_status open_main(ist_world *world, void *arg)
@@ -58,7 +70,7 @@ static ist_status open_main(ist_world *world, void *arg)
                           .id = &all->id,
                           .rank_count = count,
                           .rank = count - 1 - rank,
-                          .deadline_ns = 50000000};
+                          .deadline_ns = ist_test_time_ns(50000000)};
     EXPECT_OK(world, ist_comm_open(world, &desc, &reversed));
     IST_TEST_PASS_ON(expect_shape(world, reversed, count - 1 - rank, count));
     EXPECT_OK(world, meet(reversed, stream));
@@ -89,9 +101,7 @@ static void communicators_open_for_the_world_and_by_id(void **state)
 {
     static shared all;
     (void)state;
-    assert_int_equal(ist_test_run(RANKS, NULL, open_main, &all), IST_OK);
-    assert_int_equal(ist_test_run(RANKS, "2x4", open_main, &all), IST_OK);
-    assert_int_equal(ist_test_run(RANKS, "8x1", open_main, &all), IST_OK);
+    run_everywhere(open_main, &all);
 }
 
 /* ---- who does not come ----------------------------------------------------------------------- */
@@ -113,14 +123,14 @@ static ist_status expect_missing(ist_world *world, ist_comm_desc *desc, uint32_t
 static ist_status missing_main(ist_world *world, void *arg)
 {
     ist_comm_desc desc = {.size = sizeof(desc), .deadline_ns = 5000000};
-    uint32_t rank = ist_world_rank(world);
+    uint32_t missing = ist_world_rank_count(world) / 2;
     ist_comm *comm = NULL;
     ist_stream *stream = NULL;
     (void)arg;
-    if (rank == 2) {
+    if (ist_world_rank(world) == missing) {
         EXPECT_OK(world, ist_world_sleep(world, 200000000));
     } else {
-        IST_TEST_PASS_ON(expect_missing(world, &desc, 2));
+        IST_TEST_PASS_ON(expect_missing(world, &desc, missing));
         EXPECT_OK(world, ist_world_sleep(world, 200000000));
     }
     /* All come now: the failure before is forgotten. */
@@ -136,7 +146,7 @@ static ist_status missing_main(ist_world *world, void *arg)
 static void a_missing_rank_fails_the_others_in_time_and_a_retry_works(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(4, NULL, missing_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(4), NULL, missing_main, NULL), IST_OK);
 }
 
 /* The late rank is told as well, in its own time. */
@@ -156,26 +166,28 @@ static ist_status late_main(ist_world *world, void *arg)
 static void a_late_rank_fails_too(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(3, NULL, late_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(3), NULL, late_main, NULL), IST_OK);
 }
 
 static ist_status disagree_main(ist_world *world, void *arg)
 {
-    ist_comm_desc desc = {.size = sizeof(desc), .check = IST_CHECK_PEERS, .deadline_ns = 20000000};
+    const uint64_t deadline_ns = ist_test_time_ns(20000000);
+    ist_comm_desc desc = {
+        .size = sizeof(desc), .check = IST_CHECK_PEERS, .deadline_ns = deadline_ns};
     uint32_t rank = ist_world_rank(world);
     ist_comm *comm = NULL;
     (void)arg;
     desc.fault_tolerant = rank == 1;
     EXPECT_STATUS(world, ist_comm_open(world, &desc, &comm), IST_ERR_MISMATCH);
     desc.fault_tolerant = 0;
-    desc.deadline_ns += rank == 3;
+    desc.deadline_ns += rank + 1 == ist_world_rank_count(world);
     EXPECT_STATUS(world, ist_comm_open(world, &desc, &comm), IST_ERR_MISMATCH);
-    desc.deadline_ns = 20000000;
+    desc.deadline_ns = deadline_ns;
     desc.lsa_size_max = rank == 0 ? 1 : 2;
     IST_TEST_PASS_ON(ist_test_true(world, ist_comm_open(world, &desc, &comm) < 0,
                                    "different team limits cannot work", __FILE__, __LINE__));
     EXPECT(world, comm == NULL);
-    EXPECT_OK(world, ist_world_sleep(world, 50000000));
+    EXPECT_OK(world, ist_world_sleep(world, ist_test_time_ns(50000000)));
     desc.lsa_size_max = 2;
     EXPECT_OK(world, ist_comm_open(world, &desc, &comm));
     ist_comm_info info = {.size = sizeof(info)};
@@ -188,13 +200,13 @@ static ist_status disagree_main(ist_world *world, void *arg)
 static void ranks_that_disagree_are_told(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(4, NULL, disagree_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(4), NULL, disagree_main, NULL), IST_OK);
 }
 
 /* Two ranks in different collective calls: both are told, and the next call works. */
 static ist_status different_calls_main(ist_world *world, void *arg)
 {
-    static const ist_test_setup setup = {.no_dev = 1, .deadline_ns = 5000000};
+    const ist_test_setup setup = {.no_dev = 1, .deadline_ns = ist_test_time_ns(5000000)};
     ist_test_rank test;
     ist_comm *split = NULL;
     ist_window *window = NULL;
@@ -210,7 +222,7 @@ static ist_status different_calls_main(ist_world *world, void *arg)
                                         : ist_comm_split(test.comm, 0, 0, &split);
         EXPECT(world, status == IST_ERR_MISMATCH || status == IST_ERR_TIMEOUT);
         EXPECT(world, window == NULL && dev == NULL && split == NULL);
-        uint64_t now_ns = ist_world_clock_ns(world), at_ns = (i + 1) * 150000000ull;
+        uint64_t now_ns = ist_world_clock_ns(world), at_ns = (i + 1) * ist_test_time_ns(150000000);
         EXPECT(world, now_ns < at_ns);
         EXPECT_OK(world, ist_world_sleep(world, at_ns - now_ns));
         EXPECT_OK(world, ist_comm_barrier(test.comm, test.stream));
@@ -231,7 +243,7 @@ static ist_status different_calls_main(ist_world *world, void *arg)
 static void ranks_in_different_calls_are_told(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, different_calls_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, different_calls_main, NULL), IST_OK);
 }
 
 /* ---- split ----------------------------------------------------------------------------------- */
@@ -260,7 +272,7 @@ static ist_status split_once(ist_world *world, ist_comm *comm, ist_stream *strea
         EXPECT(world, split == NULL);
         return IST_OK;
     }
-    expect_place(all, rank, RANKS, &place, &count);
+    expect_place(all, rank, ist_world_rank_count(world), &place, &count);
     IST_TEST_PASS_ON(expect_shape(world, split, place, count));
     EXPECT_OK(world, meet(split, stream));
     /* A split of a split, reversed. */
@@ -275,6 +287,7 @@ static ist_status split_once(ist_world *world, ist_comm *comm, ist_stream *strea
 static ist_status split_main(ist_world *world, void *arg)
 {
     shared *all = arg;
+    uint32_t ranks = ist_world_rank_count(world);
     uint64_t random = ist_test_seed();
     ist_comm *comm = NULL, *none = NULL;
     ist_stream *stream = NULL;
@@ -282,7 +295,7 @@ static ist_status split_main(ist_world *world, void *arg)
     EXPECT_OK(world, ist_stream_open(world, &stream));
     for (uint32_t round = 0; round < 12; ++round) {
         EXPECT_OK(world, meet(comm, stream));
-        for (uint32_t i = 0; i < RANKS; ++i) { /* all ranks write the same numbers */
+        for (uint32_t i = 0; i < ranks; ++i) { /* all ranks write the same numbers */
             int32_t color = (int32_t)ist_test_random_below(&random, 1 + round % 5) - 1;
             int32_t key = (int32_t)ist_test_random_below(&random, 5) - 2;
             if (i == ist_world_rank(world)) {
@@ -294,7 +307,7 @@ static ist_status split_main(ist_world *world, void *arg)
         IST_TEST_PASS_ON(split_once(world, comm, stream, all));
     }
     /* One rank asks for what cannot be: all fail, and the next split works. */
-    bool wrong = ist_world_rank(world) == 5;
+    bool wrong = ist_world_rank(world) == ranks * 2 / 3;
     EXPECT_STATUS(world, ist_comm_split(comm, wrong ? -2 : 0, 0, &none),
                   wrong ? IST_ERR_ARGUMENT : IST_ERR_MISMATCH);
     EXPECT_STATUS(world, ist_comm_split(comm, 0, 0, wrong ? NULL : &none),
@@ -311,8 +324,7 @@ static void splits_follow_colors_and_keys(void **state)
 {
     static shared all;
     (void)state;
-    assert_int_equal(ist_test_run(RANKS, NULL, split_main, &all), IST_OK);
-    assert_int_equal(ist_test_run(RANKS, "2x4", split_main, &all), IST_OK);
+    run_everywhere(split_main, &all);
 }
 
 /* ---- teams ----------------------------------------------------------------------------------- */
@@ -410,9 +422,7 @@ static ist_status teams_main(ist_world *world, void *arg)
 static void communicators_tell_their_teams(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(RANKS, "2x4", teams_main, NULL), IST_OK);
-    assert_int_equal(ist_test_run(RANKS, NULL, teams_main, NULL), IST_OK);
-    assert_int_equal(ist_test_run(RANKS, "8x1", teams_main, NULL), IST_OK);
+    run_everywhere(teams_main, NULL);
 }
 
 int main(int argc, char **argv)

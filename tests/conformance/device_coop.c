@@ -74,7 +74,7 @@ static ist_status blocks_main(ist_world *world, void *arg)
 static void blocks_know_themselves_and_meet(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, blocks_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, blocks_main, NULL), IST_OK);
 }
 
 static ist_status scratch_main(ist_world *world, void *arg)

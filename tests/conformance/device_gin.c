@@ -168,7 +168,7 @@ static void puts_arrive_before_the_signals_that_cover_them(void **state)
     static const char *const clusters[] = {"4x1", "2x2", "1x4"};
     (void)state;
     for (size_t i = 0; i < sizeof(clusters) / sizeof(clusters[0]); ++i) {
-        assert_int_equal(ist_test_run(4, clusters[i], puts_main, NULL), IST_OK);
+        assert_int_equal(ist_test_run(ist_test_ranks(4), clusters[i], puts_main, NULL), IST_OK);
     }
     assert_int_equal(ist_test_run(1, NULL, puts_main, NULL), IST_OK); /* to itself */
 }
@@ -231,8 +231,8 @@ static ist_status counters_main(ist_world *world, void *arg)
 static void counters_count_and_contexts_are_apart(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(4, "4x1", counters_main, NULL), IST_OK);
-    assert_int_equal(ist_test_run(2, "1x2", counters_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(4), "4x1", counters_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), "1x2", counters_main, NULL), IST_OK);
 }
 
 /* Several blocks and several rounds at once: nothing gets lost. */
@@ -274,7 +274,7 @@ static ist_status storm_main(ist_world *world, void *arg)
 static void many_blocks_share_a_context(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(3, "3x1", storm_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(3), "3x1", storm_main, NULL), IST_OK);
 }
 
 int main(int argc, char **argv)

@@ -167,9 +167,12 @@ static void halves_deliver_the_same(void **state)
     static const char *const clusters[] = {NULL, "2x2", "4x1"};
     (void)state;
     for (uint32_t i = 0; i < 3 * 2 * 4; ++i) {
+        if (!ist_test_has_cluster(clusters[i / 8])) {
+            continue;
+        }
         scene *s = calloc(1, sizeof(*s));
         assert_non_null(s);
-        s->shape = (ep_shape){.rank_count = 4,
+        s->shape = (ep_shape){.rank_count = ist_test_ranks(4),
                               .expert_count = 7,
                               .topk = 4,
                               .tokens_max = 6,
@@ -184,7 +187,7 @@ static void halves_deliver_the_same(void **state)
         s->windows = i % 4;
         s->reversed = i / 2 % 2;
         assert_true(init_scene(s));
-        assert_int_equal(ist_test_run(4, s->cluster, scene_main, s), IST_OK);
+        assert_int_equal(ist_test_run(s->shape.rank_count, s->cluster, scene_main, s), IST_OK);
         fini_scene(s);
         free(s);
     }

@@ -97,7 +97,7 @@ static ist_status replay_main(ist_world *world, void *arg)
 static void a_graph_replays_what_was_captured(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, replay_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, replay_main, NULL), IST_OK);
 }
 
 /* Barriers inside a graph: peers replay together. */
@@ -129,7 +129,7 @@ static ist_status barrier_main(ist_world *world, void *arg)
 static void barriers_are_captured(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(4, "2x2", barrier_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(4), "2x2", barrier_main, NULL), IST_OK);
 }
 
 /* ---- fork and join --------------------------------------------------------------------------- */
@@ -228,7 +228,7 @@ static ist_status fork_main(ist_world *world, void *arg)
 static void streams_fork_and_join_inside_a_capture(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, fork_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, fork_main, NULL), IST_OK);
 }
 
 /* Two launches of one graph on two streams run one after the other, in the order of the calls. */

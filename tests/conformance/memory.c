@@ -79,7 +79,7 @@ static ist_status churn_main(ist_world *world, void *arg)
 static void allocations_are_aligned_apart_and_keep_their_bytes(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, churn_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, churn_main, NULL), IST_OK);
 }
 
 static ist_status refusals_main(ist_world *world, void *arg)
@@ -125,7 +125,7 @@ static ist_status refusals_main(ist_world *world, void *arg)
 static void wrong_calls_are_refused_and_harm_nothing(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, refusals_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, refusals_main, NULL), IST_OK);
 }
 
 static ist_status peek_main(ist_world *world, void *arg)
@@ -210,7 +210,7 @@ static ist_status window_main(ist_world *world, void *arg)
 static void memory_in_a_window_stays(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, window_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, window_main, NULL), IST_OK);
 }
 
 int main(int argc, char **argv)

@@ -94,7 +94,7 @@ static ist_status order_main(ist_world *world, void *arg)
 static void one_stream_runs_in_order(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, order_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, order_main, NULL), IST_OK);
 }
 
 static ist_status query_main(ist_world *world, void *arg)
@@ -128,7 +128,7 @@ static ist_status query_main(ist_world *world, void *arg)
 static void a_busy_stream_says_so_and_waiting_is_bounded(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, query_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, query_main, NULL), IST_OK);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ static ist_status cross_main(ist_world *world, void *arg)
 static void events_order_streams(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, cross_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, cross_main, NULL), IST_OK);
 }
 
 /* A wait is for the record that was the last when it was enqueued, whatever happens to the event. */
@@ -211,7 +211,7 @@ static ist_status record_main(ist_world *world, void *arg)
 static void a_wait_is_for_the_last_record(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, record_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, record_main, NULL), IST_OK);
 }
 
 static ist_status elapsed_main(ist_world *world, void *arg)
@@ -248,7 +248,7 @@ static ist_status elapsed_main(ist_world *world, void *arg)
 static void elapsed_time_is_between_reached_events(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, elapsed_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, elapsed_main, NULL), IST_OK);
 }
 
 /* ---- time of the host ------------------------------------------------------------------------ */
@@ -268,7 +268,7 @@ static ist_status clock_main(ist_world *world, void *arg)
 static void sleeping_passes_time(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(3, NULL, clock_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(3), NULL, clock_main, NULL), IST_OK);
 }
 
 int main(int argc, char **argv)

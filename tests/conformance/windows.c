@@ -55,14 +55,14 @@ static ist_status all_or_none_main(ist_world *world, void *arg)
     EXPECT_OK(world, ist_mem_alloc(world, 8192, IST_MEM_SYMMETRIC, &mem));
     for (uint32_t i = 0; i < sizeof(wrong_calls) / sizeof(wrong_calls[0]); ++i) {
         ist_window *untouched = (ist_window *)(void *)&test, *window = untouched;
-        if (test.rank == i % RANKS) {
+        if (test.rank == i % test.rank_count) {
             EXPECT_REFUSED(world, call_wrongly(&test, mem, wrong_calls[i].how, &window),
                            wrong_calls[i].status, wrong_calls[i].object);
         } else {
             ist_error error = {.size = sizeof(error)};
             EXPECT_STATUS(world, ist_window_open(test.comm, mem, 8192, &window), IST_ERR_MISMATCH);
             EXPECT_OK(world, ist_error_last(&error));
-            EXPECT_EQUAL(world, error.peer, i % RANKS);
+            EXPECT_EQUAL(world, error.peer, i % test.rank_count);
         }
         EXPECT(world, window == untouched);
         EXPECT_OK(world, ist_window_open(test.comm, mem, 8192, &window));
@@ -76,7 +76,7 @@ static ist_status all_or_none_main(ist_world *world, void *arg)
 static void a_window_opens_everywhere_or_nowhere(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(RANKS, NULL, all_or_none_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(RANKS), NULL, all_or_none_main, NULL), IST_OK);
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -142,7 +142,57 @@ static ist_status places_main(ist_world *world, void *arg)
 static void places_are_exact(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(RANKS, NULL, places_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(RANKS), NULL, places_main, NULL), IST_OK);
+}
+
+/* ---- sizes that differ ----------------------------------------------------------------------- */
+
+/* On the rank with the largest window, whose own addresses are there for every offset. */
+static ist_status check_reach(ist_test_rank *test, uint32_t window)
+{
+    uint64_t out[RANKS + 1] = {0};
+    uint32_t first = test->rank - test->info.lsa_rank;
+    for (uint32_t pages = 0; pages < test->rank_count; ++pages) {
+        tk_address_args args = {.dev = test->dev,
+                                .out = (uint64_t *)(void *)test->out,
+                                .offset = 4096u * pages + 5u,
+                                .window = window};
+        IST_TEST_PASS_ON(ist_test_launch(test, &ist_kernel_tk_address, 1, &args, sizeof(args)));
+        IST_TEST_PASS_ON(ist_test_results(test, out, sizeof(out)));
+        for (uint32_t peer = 0; peer < test->rank_count; ++peer) {
+            EXPECT_EQUAL(test->world, out[peer], peer >= first && peer >= pages);
+        }
+    }
+    return IST_OK;
+}
+
+static ist_status sizes_main(ist_world *world, void *arg)
+{
+    static const ist_test_setup with_dev = {.window_bytes = 4096};
+    ist_test_rank test;
+    ist_window *window = NULL;
+    void *mem = NULL;
+    (void)arg;
+    IST_TEST_PASS_ON(ist_test_rank_open(world, &with_dev, &test));
+    EXPECT_OK(world, ist_mem_alloc(world, 4096 * RANKS, IST_MEM_SYMMETRIC, &mem));
+    EXPECT_OK(world, ist_window_open(test.comm, mem, 4096u * (test.rank + 1), &window));
+    if (test.rank + 1 == test.rank_count) {
+        IST_TEST_PASS_ON(check_reach(&test, ist_window_index(window)));
+    }
+    EXPECT_OK(world, ist_comm_barrier(test.comm, test.stream));
+    EXPECT_OK(world, ist_stream_sync(test.stream, 0));
+    EXPECT_OK(world, ist_window_close(window));
+    EXPECT_OK(world, ist_mem_free(world, mem));
+    return ist_test_rank_close(&test, false);
+}
+
+static void addresses_end_where_the_peers_window_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(ist_test_run(ist_test_ranks(RANKS), NULL, sizes_main, NULL), IST_OK);
+    if (ist_test_has_cluster("2x2")) {
+        assert_int_equal(ist_test_run(ist_test_ranks(RANKS), "2x2", sizes_main, NULL), IST_OK);
+    }
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -185,9 +235,10 @@ static void numbers_are_equal_on_all_ranks_and_distinct(void **state)
 {
     static shared all;
     (void)state;
-    assert_int_equal(ist_test_run(RANKS, "2x2", numbers_main, &all), IST_OK);
+    uint32_t ranks = ist_test_ranks(RANKS);
+    assert_int_equal(ist_test_run(ranks, "2x2", numbers_main, &all), IST_OK);
     for (uint32_t i = 0; i < 64; ++i) {
-        for (uint32_t rank = 1; rank < RANKS; ++rank) {
+        for (uint32_t rank = 1; rank < ranks; ++rank) {
             assert_int_equal(all.index[rank][i], all.index[0][i]);
         }
         for (uint32_t j = 0; j < i; ++j) {
@@ -215,7 +266,7 @@ static ist_status again_main(ist_world *world, void *arg)
 static void registering_again_and_again_works(void **state)
 {
     (void)state;
-    assert_int_equal(ist_test_run(2, NULL, again_main, NULL), IST_OK);
+    assert_int_equal(ist_test_run(ist_test_ranks(2), NULL, again_main, NULL), IST_OK);
 }
 
 int main(int argc, char **argv)
@@ -223,6 +274,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_window_opens_everywhere_or_nowhere),
         cmocka_unit_test(places_are_exact),
+        cmocka_unit_test(addresses_end_where_the_peers_window_ends),
         cmocka_unit_test(numbers_are_equal_on_all_ranks_and_distinct),
         cmocka_unit_test(registering_again_and_again_works),
     };

@@ -5,9 +5,11 @@
  *
  * A plain program, not cmocka: under mpirun each rank runs it. Exit status 0: all was right.
  * "die": the last rank ends without a word, and the others must notice within the deadline.
+ * "starve": host allocation 1, 2, 3 … fails until there is none; then all works.
  */
 #include <isthmus/device.h>
 #include <isthmus/isthmus.h>
+#include <isthmus/unstable/sim.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,6 +33,7 @@
     } while (0)
 
 static int die;
+static int starve;
 
 static ist_status check_memory(ist_world *world)
 {
@@ -183,8 +186,31 @@ static ist_status rank_main(ist_world *world, void *arg)
     TRY(check_memory(world));
     TRY(check_graph(world));
     TRY(check_comm(world, 0));
-    /* It sleeps; the fault loop has no time for that. */
-    return getenv("FAKE_CUDA_FAIL") != NULL ? IST_OK : check_abort(world);
+    /* It sleeps; the fault loops have no time for that. */
+    return starve || getenv("FAKE_CUDA_FAIL") != NULL ? IST_OK : check_abort(world);
+}
+
+/* @return 0: every world ended, and the last of them well */
+static int run_starving(const ist_world_desc *desc)
+{
+    uint64_t hits = 1;
+    uint64_t nth = 0;
+    while (hits != 0 && nth < 10000) {
+        ist_world_result result = {.size = sizeof(result)};
+        ist_status status = ist_call_fault_arm("host_alloc", ++nth, 0, IST_ERR_MEMORY);
+        if (status != IST_OK) {
+            fprintf(stderr, "arming: %s\n", ist_status_name(status));
+            return 1;
+        }
+        status = ist_world_run(desc, rank_main, NULL, &result);
+        (void)ist_call_fault_disarm(&hits);
+        if (hits == 0 && status != IST_OK) {
+            fprintf(stderr, "%s without a failed allocation\n", ist_status_name(status));
+            return 1;
+        }
+    }
+    fprintf(stderr, "%llu allocations failed, one by one\n", (unsigned long long)nth - 1);
+    return nth > 50 && nth < 10000 ? 0 : 1;
 }
 
 int main(int argc, char **argv)
@@ -192,6 +218,11 @@ int main(int argc, char **argv)
     ist_world_desc desc = {.size = sizeof(desc), .backend = "cuda", .deadline_ns = 20000000000u};
     ist_world_result result = {.size = sizeof(result)};
     die = argc > 1 && strcmp(argv[1], "die") == 0;
+    starve = argc > 1 && strcmp(argv[1], "starve") == 0;
+    if (starve) {
+        desc.deadline_ns = 400000000; /* whoever waits for the one that failed */
+        return run_starving(&desc);
+    }
     ist_status status = ist_world_run(&desc, rank_main, NULL, &result);
     if (status == IST_OK && !die) {
         status = ist_world_run(&desc, rank_main, NULL, &result); /* a second world of the job */

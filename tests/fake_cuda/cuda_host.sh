@@ -7,6 +7,7 @@
 #   death      the last of three processes is killed; the others must end within the deadline
 #   faults     the Nth call that makes something fails, for N = 1, 2, … until none is hit: every run
 #              must end with an answer and leave nothing open
+#   starve     the same for allocations of host memory
 set -u
 way=$1
 program=$2
@@ -55,6 +56,11 @@ faults)
     done
     echo "$((n - 1)) calls failed, one by one"
     [ "$n" -gt 50 ] && [ "$n" -lt 1000 ]
+    ;;
+starve)
+    output=$(timeout 250 "$program" starve 2>&1) || { echo "$output"; exit 1; }
+    echo "$output"
+    clean "$output"
     ;;
 *)
     echo "unknown way: $way"

@@ -4,7 +4,8 @@
  * many devices as FAKE_CUDA_DEVICES says (2), device memory in memfds that processes can share,
  * streams that run at once, graphs that replay copies and fills. Kernels are accepted and not run.
  *
- * It counts what is open and fails the Nth call that makes something (FAKE_CUDA_FAIL=N). At exit it
+ * FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY, FAKE_CUDA_NO_VMM and FAKE_CUDA_NO_PEERS make it another
+ * machine. It counts what is open and fails the Nth call that makes something (FAKE_CUDA_FAIL=N). At exit it
  * writes what was left open, if anything, to standard error.
  */
 #include <cuda.h>
@@ -39,6 +40,17 @@ static const char *const kind_names[OPEN_KINDS] = {"handles",        "mappings",
 static long open_counts[OPEN_KINDS];
 static long made;
 
+static int setting(const char *name, int otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL ? atoi(text) : otherwise;
+}
+
+static int device_count(void)
+{
+    return setting("FAKE_CUDA_DEVICES", 2);
+}
+
 static int may_make(int kind)
 {
     const char *text = getenv("FAKE_CUDA_FAIL");
@@ -58,7 +70,9 @@ static void ended(int kind)
 __attribute__((destructor)) static void report(void)
 {
     for (int kind = 0; kind < OPEN_KINDS; ++kind) {
-        if (open_counts[kind] != 0) {
+        /* A process keeps one reference to the context of each device that it has used. */
+        long kept = kind == OPEN_CONTEXT ? device_count() : 0;
+        if (open_counts[kind] > kept || open_counts[kind] < 0) {
             fprintf(stderr, "fake cuda: %ld %s left open\n", open_counts[kind], kind_names[kind]);
         }
     }
@@ -78,12 +92,6 @@ static context contexts[64];
 static _Thread_local CUcontext stack[16];
 static _Thread_local int depth;
 
-static int device_count(void)
-{
-    const char *text = getenv("FAKE_CUDA_DEVICES");
-    return text != NULL ? atoi(text) : 2;
-}
-
 FAKE CUresult cuInit(unsigned flags)
 {
     (void)flags;
@@ -92,7 +100,7 @@ FAKE CUresult cuInit(unsigned flags)
 
 FAKE CUresult cuDriverGetVersion(int *version)
 {
-    *version = 13000;
+    *version = setting("FAKE_CUDA_VERSION", 13000);
     return CUDA_SUCCESS;
 }
 
@@ -137,9 +145,14 @@ FAKE CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevic
 {
     (void)device;
     switch ((int)which) {
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        *value = setting("FAKE_CUDA_CAPABILITY", 9);
+        break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+        *value = getenv("FAKE_CUDA_NO_VMM") == NULL;
+        break;
     default: *value = 1; break;
     }
     return CUDA_SUCCESS;

@@ -742,6 +742,16 @@ bool ep_case_init_step(ep_case *made, const ep_shape *shape, uint64_t step)
 
 /* ---- expectations ---------------------------------------------------------------------------- */
 
+/* What device code recorded says more than the status. */
+static void print_comm_errors(ist_comm *comm)
+{
+    uint32_t count = 0;
+    ist_error error = {.size = sizeof(error)};
+    for (uint32_t i = 0; ist_comm_error_get(comm, i, &count, &error) == IST_OK && i < count; ++i) {
+        printf("#   rank %d: %s\n", error.rank, error.message);
+    }
+}
+
 static ist_status expect_ended(ep_lane *lane, ist_ep_op op, const char *file, int line)
 {
     ist_world *world = lane->rig->world;
@@ -750,7 +760,12 @@ static ist_status expect_ended(ep_lane *lane, ist_ep_op op, const char *file, in
                                      "ist_stream_sync", file, line));
     IST_TEST_PASS_ON(
         ist_test_status(world, ep_lane_read_record(lane, op), IST_OK, "ist_ep_record", file, line));
-    IST_TEST_PASS_ON(ist_test_status(world, record->status, IST_OK, "record->status", file, line));
+    ist_status status =
+        ist_test_status(world, record->status, IST_OK, "record->status", file, line);
+    if (status != IST_OK) {
+        print_comm_errors(lane->rig->comm);
+        return status;
+    }
     IST_TEST_PASS_ON(ist_test_equal(world, record->complete, 1, "record->complete", file, line));
     return ist_test_equal(world, record->lost_count, 0, "record->lost_count", file, line);
 }

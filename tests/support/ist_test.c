@@ -81,6 +81,58 @@ uint32_t ist_test_random_below(uint64_t *state, uint32_t bound)
 
 /* ---- worlds ---------------------------------------------------------------------------------- */
 
+static ist_status count_main(ist_world *world, void *arg)
+{
+    atomic_store((atomic_uint *)arg, ist_world_rank_count(world));
+    return IST_OK;
+}
+
+/* Ranks of a world that takes as many as there are. */
+static uint32_t ranks_there(uint32_t wanted)
+{
+    static uint32_t there;
+    if (there == 0) {
+        atomic_uint count = 0;
+        ist_status status = ist_test_run(0, NULL, count_main, &count);
+        there = status == IST_OK ? atomic_load(&count) : wanted;
+        printf("# ranks: %u\n", there);
+    }
+    return there;
+}
+
+uint32_t ist_test_ranks(uint32_t wanted)
+{
+    const char *text = getenv("IST_TEST_RANKS");
+    uint32_t most = wanted;
+    if (text != NULL && text[0] != '\0') {
+        most = (uint32_t)strtoul(text, NULL, 0);
+    } else if (!ist_test_on_simulator() && wanted >= 2) {
+        most = ranks_there(wanted);
+    }
+    most = most < 2 ? 2 : most;
+    return most < wanted ? most : wanted;
+}
+
+uint32_t ist_test_fold(uint32_t pattern, uint32_t ranks)
+{
+    uint32_t all = (1u << ranks) - 1u;
+    uint32_t folded = pattern & all;
+    for (uint32_t rest = pattern >> ranks; rest != 0; rest >>= ranks) {
+        folded |= rest & all;
+    }
+    return folded == all || folded == 0 ? 1u << (pattern & 1u ? 0 : ranks - 1u) : folded;
+}
+
+bool ist_test_has_cluster(const char *cluster)
+{
+    return ist_test_on_simulator() || cluster == NULL || strncmp(cluster, "1x", 2) == 0;
+}
+
+uint64_t ist_test_time_ns(uint64_t simulated_ns)
+{
+    return ist_test_on_simulator() ? simulated_ns : simulated_ns * 5;
+}
+
 ist_world_desc ist_test_desc(uint32_t rank_count, const char *cluster)
 {
     ist_world_desc desc = {.size = sizeof(desc),
@@ -98,7 +150,15 @@ ist_status ist_test_run_desc(const ist_world_desc *desc, ist_rank_fn rank_main, 
     unsigned before = atomic_load(&failures);
     ist_world_result own = {.size = sizeof(own)};
     ist_world_result *filled = result != NULL ? result : &own;
+    /* A world of one rank needs none of the other processes that a launcher may have started. */
+    const char *launch = getenv("IST_LAUNCH");
+    if (desc->rank_count == 1 && launch == NULL) {
+        (void)setenv("IST_LAUNCH", "none", 1);
+    }
     ist_status status = ist_world_run(desc, rank_main, arg, filled);
+    if (launch == NULL) {
+        (void)unsetenv("IST_LAUNCH");
+    }
     if (atomic_load(&failures) != before) {
         return IST_ERR_INTERNAL;
     }

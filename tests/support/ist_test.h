@@ -42,6 +42,21 @@ uint32_t ist_test_random_below(uint64_t *state, uint32_t bound);
 
 /* ---- worlds ---------------------------------------------------------------------------------- */
 
+/*
+ * How many ranks a test gets that wants `wanted` and whose point is not the number: all of them on
+ * the simulator, elsewhere as many as there are devices; no more than IST_TEST_RANKS, if that is set;
+ * never less than two of two. Ask before the world is run: it runs an empty one to find out.
+ */
+uint32_t ist_test_ranks(uint32_t wanted);
+/* The ranks of a bit pattern that was made for `wanted` ranks, among `ranks`: not none, not all. */
+uint32_t ist_test_fold(uint32_t pattern, uint32_t ranks);
+/* Whether a run on this cluster differs from one on another: elsewhere than on the simulator the
+   machine decides where ranks are, and only NULL and clusters of one node are run. */
+bool ist_test_has_cluster(const char *cluster);
+/* A time of the simulator, where hosts are exact, as one that holds for real hosts, which are late by
+   milliseconds. */
+uint64_t ist_test_time_ns(uint64_t simulated_ns);
+
 /* A description with backend, seed and deadline set. cluster NULL: one node that fits. */
 ist_world_desc ist_test_desc(uint32_t rank_count, const char *cluster);
 /* Runs and reports; returns what ist_world_run() does, or IST_ERR_INTERNAL when an expectation

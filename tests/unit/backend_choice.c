@@ -204,6 +204,55 @@ static void without_a_name_the_simulator_is_not_taken(void **state)
     assert_string_equal(name, "none");
 }
 
+static bool one_feature(uint32_t index, ist_feature *feature)
+{
+    feature->name = "wings";
+    feature->reason = "it is a fish";
+    return index == 0;
+}
+
+/* The index of a backend with that feature, registered anew. */
+static uint32_t register_winged(ist_backend *backend, const char *name, size_t size)
+{
+    const char *there = NULL;
+    const char *reason = NULL;
+    uint32_t index = 0;
+    *backend = *fake_backend();
+    backend->name = name;
+    backend->size = (uint32_t)size;
+    backend->feature = one_feature;
+    assert_int_equal(ist_backend_register(backend), IST_OK);
+    while (ist_backend_query(index + 1, &there, &reason) == IST_OK) {
+        ++index;
+    }
+    return index;
+}
+
+static void features_are_told_with_reasons(void **state)
+{
+    (void)state;
+    static ist_backend winged, older;
+    uint32_t last = register_winged(&winged, "winged", sizeof(winged));
+    ist_feature feature = {.size = sizeof(feature)};
+    assert_int_equal(ist_backend_feature(last, 0, &feature), IST_OK);
+    assert_int_equal(feature.size, sizeof(feature));
+    assert_string_equal(feature.name, "wings");
+    assert_null(feature.value);
+    assert_string_equal(feature.reason, "it is a fish");
+    assert_int_equal(ist_backend_feature(last, 1, &feature), IST_ERR_RANGE);
+    assert_int_equal(ist_backend_feature(last + 1, 0, &feature), IST_ERR_RANGE);
+    assert_int_equal(ist_backend_feature(2, 0, &feature), IST_ERR_RANGE); /* has none */
+    assert_int_equal(ist_backend_feature(last, 0, NULL), IST_ERR_NULL);
+    feature.reserved = 1;
+    assert_int_equal(ist_backend_feature(last, 0, &feature), IST_ERR_RESERVED);
+    feature = (ist_feature){.size = 4};
+    assert_int_equal(ist_backend_feature(last, 0, &feature), IST_ERR_SIZE);
+    /* A backend from before features were known is taken, and has none. */
+    last = register_winged(&older, "older", offsetof(ist_backend, feature));
+    feature = (ist_feature){.size = sizeof(feature)};
+    assert_int_equal(ist_backend_feature(last, 0, &feature), IST_ERR_RANGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +264,7 @@ int main(void)
         cmocka_unit_test_setup(a_named_backend_is_that_one, set_up),
         cmocka_unit_test_setup(an_explicit_choice_never_falls_through, set_up),
         cmocka_unit_test_setup(without_a_name_the_simulator_is_not_taken, set_up),
+        cmocka_unit_test_setup(features_are_told_with_reasons, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

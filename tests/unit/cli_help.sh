@@ -35,6 +35,15 @@ check main --help
 check ep ep --help
 check replay replay --help
 check info info --help
+check bench bench --help
+check bench_ep bench ep --help
+check bench_coll bench coll --help
+check bench_setup bench setup --help
+check bench_soak bench soak --help
+check probe probe --help
+check whatif whatif --help
+check fit fit --help
+check topo topo --help
 cmp <("$isthmus" ep -h) <("$isthmus" ep --help) || failed=1
 [[ $("$isthmus" --version) =~ ^isthmus\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || failed=1
 exit $failed

@@ -69,6 +69,24 @@ refused 2 "--faults: cannot read" ep --faults "$scratch/none.json"
 refused 2 "--faults: " ep --faults '{"faults":[{]}'
 refused 2 "--faults-random: needs --ranks" ep --cluster 2x8 --faults-random 3
 
+refused 2 "what to measure is missing" bench
+refused 2 "unknown measurement 'nope'" bench nope
+refused 2 "bench ep: unknown option '--nope'" bench ep --nope
+refused 2 "--begin: '0' is not a whole number from 1" bench ep -b 0
+refused 2 "--end: 4 is less than --begin 8" bench ep -b 8 -e 4
+refused 2 "--check: times are shown of what was checked" bench ep -c 0
+refused 2 "--op: 'copy' is not one of route, dispatch, combine, pair" bench ep --op copy
+refused 2 "--layout: 'flat' is not one of expert-major, rank-major" bench ep --layout flat
+refused 2 "--csv and --json exclude each other" bench ep --csv --json
+refused 2 "bench ep: --dtype: 'int8' is not one of" bench ep -d int8
+refused 2 "measurements are more than 4096" bench ep -b 1 -e 65535 -f 1
+refused 2 "--gap: 'long' is not a time" bench soak --gap long
+refused 2 "--hidden: 12 is not a multiple of 8" bench soak --hidden 12
+refused 2 "--begin: '10' is not a multiple of 16 bytes" probe -b 10
+refused 2 "--end: 16384 bytes are less than" probe -b 1M -e 16K
+refused 2 "--blocks: '8,1' is not" probe --blocks 8,1
+refused 2 "names the backend \"nope\"" probe --backend nope
+
 refused 2 "one FILE or LINE is needed" replay
 refused 2 "neither a file nor a line" replay "$scratch/none"
 echo '{"arguments":[]}' >"$scratch/half.json"

@@ -19,6 +19,7 @@
 #include <isthmus/window.h>
 #include <isthmus/world.h>
 #include <stdarg.h>
+#include <stdbool.h>
 
 IST_BEGIN_DECLS
 
@@ -210,6 +211,8 @@ typedef struct ist_backend {
     /** Runs a world to its end; fills result up to result->size. */
     ist_status (*world_run)(const ist_backend_world *world, ist_world_result *result);
     const ist_backend_ops *ops; /**< checked at registration: required slots, size, abi */
+    /** One feature, whole struct; false past the last. NULL, or beyond `size`: there are none. */
+    bool (*feature)(uint32_t index, ist_feature *feature);
 } ist_backend;
 
 /**

@@ -160,6 +160,23 @@ typedef struct ist_gin_action {
 /** Most places that ist_row_copy_many() writes to. */
 #define IST_ROW_TARGETS_MAX 32u
 
+/** A batch of rows of equal length, each to several places. The arrays are in scratch. */
+typedef struct ist_row_batch {
+    const void *const *src; /**< [row_count] rows, in device memory; not read where places[i] is 0 */
+    void *const *dst;       /**< [row_count][stride] places, in device memory; NULL: skipped */
+    const uint32_t *places; /**< [row_count] places of each row, at most IST_ROW_TARGETS_MAX */
+    uint32_t stride;        /**< entries of `dst` from row to row */
+    uint32_t row_count;     /**< rows */
+    uint64_t bytes;         /**< of a row */
+} ist_row_batch;
+
+/** A part of a list of copies. */
+typedef struct ist_row_part {
+    void *dst;
+    const void *src;
+    uint64_t bytes;
+} ist_row_part;
+
 /**
  * A wait for one word or signal from each peer. Peer p of the load/store team writes words[p];
  * other peers raise signal (signal_first + p) of context p % context_count. Done when the value
@@ -301,6 +318,18 @@ IST_END_DECLS
 #define IST_DEVICE_FN static inline
 
 /**
+ * Marks a long function that kernels run rarely: on GPUs it lies apart, so that the text which runs
+ * always stays short. It takes structs by value, and is called through IST_RARELY().
+ */
+#define IST_DEVICE_RARE_FN static inline
+
+/** Runs a statement that calls a rare function: IST_RARELY(coop, x = rare(coop, …)). */
+#define IST_RARELY(coop, statement)                                                                \
+    do {                                                                                           \
+        statement;                                                                                 \
+    } while (0)
+
+/**
  * Defines a kernel: IST_KERNEL(name, args_type) { … uses `coop` and `args` … } makes the object
  * `ist_kernel_<name>` for ist_launch(), and registers it. `args_type` is a plain struct.
  */
@@ -318,6 +347,9 @@ IST_END_DECLS
         ist_kernel_register(&ist_kernel_##name_);                                                  \
     }                                                                                              \
     static void ist_kernel_body_##name_(ist_coop *coop, const args_type *args)
+
+/** Before a loop of few turns: a hint that unrolling it would cost more than it saves. */
+#define IST_ROLLED
 
 /** Runs the statement that follows for i = 0 … n-1, spread over the lanes of the coop. */
 #define IST_EACH_LANE(coop, i, n)                                                                  \
@@ -482,6 +514,20 @@ IST_API void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t b
 IST_API void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const void *src,
                                uint64_t bytes);
 
+/**
+ * As ist_row_copy_many() for each row of a batch, all in flight together. No place overlaps any row
+ * or other place. Collective.
+ * @param batch  its struct is in the lane's own memory
+ */
+IST_API void ist_row_copy_batch(ist_coop *coop, const ist_row_batch *batch);
+
+/**
+ * As ist_row_copy() for each part of a list, all in flight together. No part overlaps another.
+ * Collective.
+ * @param parts  [count] in scratch
+ */
+IST_API void ist_row_copy_list(ist_coop *coop, const ist_row_part *parts, uint32_t count);
+
 /** Fills `bytes` bytes with one value. Collective. */
 IST_API void ist_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes);
 
@@ -516,8 +562,7 @@ IST_API void *ist_window_local(ist_coop *coop, const ist_dev_comm *dev, uint32_t
  *
  * @param offset  bytes, below the window's size on the peer
  * @param peer    rank in the communicator, may be this one
- * @return the address; NULL outside the team. NULL outside the window: the simulator compares with
- *         the peer's size, GPUs with this rank's
+ * @return the address; NULL outside the team, or outside the window as the peer has opened it
  */
 IST_API void *ist_window_peer(ist_coop *coop, const ist_dev_comm *dev, uint32_t window,
                               uint64_t offset, uint32_t peer);
@@ -530,6 +575,16 @@ IST_DEVICE_FN int ist_dev_is_lsa(const ist_dev_comm *dev, uint32_t peer)
 {
     uint32_t first = dev->rank - dev->lsa_rank;
     return peer >= first && peer < first + dev->lsa_size;
+}
+
+/**
+ * Whether some ranks of the communicator are outside the load/store team. Lane. Text for the network
+ * behind it is left out where there can be none: in GPU code that was built without it.
+ * @return 1 or 0
+ */
+IST_DEVICE_FN int ist_dev_has_network(const ist_dev_comm *dev)
+{
+    return dev->lsa_size < dev->rank_count;
 }
 
 /* Waits and masks. */

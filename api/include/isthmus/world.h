@@ -144,6 +144,29 @@ IST_API ist_status ist_world_sleep(ist_world *world, uint64_t ns);
  */
 IST_API ist_status ist_backend_query(uint32_t index, const char **name, const char **reason);
 
+/** One thing that a backend can do on this machine, or cannot. Texts stay until the process ends. */
+typedef struct ist_feature {
+    uint32_t size;      /**< in: sizeof(ist_feature); filled up to it */
+    uint32_t reserved;  /**< zero */
+    const char *name;   /**< out: "windows", "nccl", … */
+    const char *value;  /**< out: "yes", a number, a version; NULL: it is not there */
+    const char *reason; /**< out: why it is not there; NULL when it is */
+} ist_feature;
+
+/**
+ * What a backend can do here, feature by feature, with a reason for every "no". Opens no context on
+ * a device, but may open libraries (CUDA's driver, NCCL).
+ *
+ * @param backend  index as in ist_backend_query()
+ * @param index    0, 1, … until IST_ERR_RANGE; a backend may have none
+ * @param feature  in and out
+ * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE; IST_ERR_RESERVED; IST_ERR_RANGE past the last feature
+ *         or the last backend, which writes no error record
+ * @threads any
+ * @since 0.1
+ */
+IST_API ist_status ist_backend_feature(uint32_t backend, uint32_t index, ist_feature *feature);
+
 IST_END_DECLS
 
 #endif

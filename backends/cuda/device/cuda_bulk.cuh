@@ -163,6 +163,7 @@ IST_DEVICE_FN void ist_cuda_bulk_copy(ist_coop *coop, void *const *dst, uint32_t
  */
 IST_DEVICE_FN void ist_cuda_bulk_drain(ist_coop *coop)
 {
+#if IST_CUDA_BULK_BYTES_MIN
     if (coop->thread != 0 || !coop->bulk_opened) {
         return;
     }
@@ -170,6 +171,22 @@ IST_DEVICE_FN void ist_cuda_bulk_drain(ist_coop *coop)
         ist_cuda_bulk_retire(coop);
     }
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#else
+    (void)coop;
+#endif
+}
+
+/** Goes on with the counters that a copy of the coop has moved. */
+IST_DEVICE_FN void ist_cuda_bulk_take_over(ist_coop *coop, const ist_coop *copy)
+{
+#if IST_CUDA_BULK_BYTES_MIN
+    coop->bulk_head = copy->bulk_head;
+    coop->bulk_tail = copy->bulk_tail;
+    coop->bulk_opened = copy->bulk_opened;
+    coop->bulk_fenced = copy->bulk_fenced;
+#else
+    (void)coop, (void)copy;
+#endif
 }
 
 /** Whether the launch has room for the stages. */

@@ -17,6 +17,29 @@
 
 #define IST_DEVICE_FN static __device__ __forceinline__
 
+/** Not inlined: what runs rarely, and what is called in many places and is longer than a call. A
+ *  kernel of hundreds of kilobytes is fetched from L2 as it runs, and waits for every line. */
+#define IST_CUDA_OUTLINED static __device__ __noinline__
+
+#define IST_DEVICE_RARE_FN IST_CUDA_OUTLINED
+
+/**
+ * The rare function gets a copy of the coop: its address would force the original, which all the
+ * other text uses, out of registers. Nothing is copied back, so that the compiler still knows the
+ * original's contents: scratch slots that only the rare function opened are gone after it, and a
+ * barrier separates its use of ist_cuda_block from the next. Only bulk copies need their counters.
+ */
+#define IST_RARELY(coop_, statement)                                                               \
+    do {                                                                                           \
+        ist_coop rare_ = *(coop_);                                                                 \
+        {                                                                                          \
+            ist_coop *coop_ = &rare_;                                                              \
+            statement;                                                                             \
+            ist_coop_sync(coop_);                                                                  \
+        }                                                                                          \
+        ist_cuda_bulk_take_over(coop_, &rare_);                                                    \
+    } while (0)
+
 #define IST_CUDA_SLOTS 8
 
 /** A block. It lives in registers: every function that takes it is inlined. */
@@ -52,6 +75,10 @@ IST_DEVICE_FN ist_cuda_block *ist_cuda_block_of(void)
     return &block;
 }
 
+#ifndef IST_CUDA_GIN
+#define IST_CUDA_GIN 0
+#endif
+
 #include <isthmus/detail/cuda_memory.cuh>
 #include <isthmus/detail/cuda_bulk.cuh>
 
@@ -70,8 +97,12 @@ IST_DEVICE_FN ist_cuda_block *ist_cuda_block_of(void)
     }                                                                                              \
     IST_DEVICE_FN void ist_kernel_body_##name_(ist_coop *coop, const args_type *args)
 
+/* Not unrolled: few lanes have a second turn, and all would fetch the text of four. */
+#define IST_ROLLED _Pragma("unroll 1")
+
 /* n is at most UINT32_MAX - IST_CUDA_THREADS here. */
 #define IST_EACH_LANE(coop, i, n)                                                                  \
+    IST_ROLLED                                                                                     \
     for (uint32_t i = (coop)->thread, i##_end_ = (uint32_t)(n); i < i##_end_;                      \
          i += (coop)->thread_count)
 
@@ -184,9 +215,16 @@ IST_DEVICE_FN void ist_point(ist_coop *coop, const char *name)
     (void)name;
 }
 
+/* A dev comm does not change while a kernel runs: the read-only path stays warm over acquires. */
 IST_DEVICE_FN int ist_dev_is_lsa(const ist_dev_comm *dev, uint32_t peer)
 {
-    return peer - (dev->rank - dev->lsa_rank) < dev->lsa_size;
+    return peer - (__ldg(&dev->rank) - __ldg(&dev->lsa_rank)) < __ldg(&dev->lsa_size);
+}
+
+/* Kernels of ranks that have a dev comm with GIN come from images that are compiled with it. */
+IST_DEVICE_FN int ist_dev_has_network(const ist_dev_comm *dev)
+{
+    return IST_CUDA_GIN && __ldg(&dev->lsa_size) < __ldg(&dev->rank_count);
 }
 
 #include <isthmus/detail/cuda_scan.cuh>

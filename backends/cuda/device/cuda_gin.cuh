@@ -82,7 +82,50 @@ IST_DEVICE_FN void ist_gin_put(ist_coop *coop, const ist_dev_comm *dev, uint32_t
 #endif
 }
 
-/** The value travels in the request: no local completion to wait for. */
+#if IST_CUDA_GIN && !IST_CUDA_NCCL_VALUES
+
+/** How long a block waits for its earlier values to be on their way. */
+#define IST_CUDA_VALUE_WAIT_NS UINT64_C(1000000000)
+
+IST_DEVICE_FN ist_wait_result ist_cuda_flush_one(ist_coop *coop, const ist_dev_comm *dev,
+                                                 uint32_t context, uint32_t counter,
+                                                 uint64_t deadline_ns);
+
+/**
+ * One lane: a value as eight bytes of window 0. The block's words there are used in turn; before it
+ * begins again with the first, all that it has put is complete. A network that does not complete
+ * anything is an error of the peer.
+ */
+IST_DEVICE_FN void ist_cuda_put_value_bytes(ist_coop *coop, const ist_dev_comm *dev,
+                                            ist_cuda_put put, uint64_t value)
+{
+    const ist_cuda_dev_comm *own = ist_cuda_private(dev);
+    uint32_t counter = ist_cuda_flush_counter(coop, dev);
+    uint64_t at = (uint64_t)put.context * own->flush_block_count + coop->block;
+    if (counter == IST_GIN_NO_COUNTER) {
+        ist_store_u64(coop, &own->peer_errors[put.peer], 1, IST_RELAXED, IST_SCOPE_SYSTEM);
+        return;
+    }
+    uint64_t used = own->values_used[at];
+    if (used != 0 && used % IST_CUDA_VALUE_SLOTS == 0 &&
+        ist_cuda_flush_one(coop, dev, put.context, counter,
+                           ist_clock_ns(coop) + IST_CUDA_VALUE_WAIT_NS) != IST_WAIT_DONE) {
+        ist_store_u64(coop, &own->peer_errors[put.peer], 1, IST_RELAXED, IST_SCOPE_SYSTEM);
+        return;
+    }
+    uint64_t slot = at * IST_CUDA_VALUE_SLOTS + used % IST_CUDA_VALUE_SLOTS;
+    own->values_used[at] = used + 1u;
+    ist_store_u64(coop, &own->values[slot], value, IST_RELAXED, IST_SCOPE_DEVICE);
+    ist_fetch_add_u64(coop, ist_cuda_issued(dev, put.context, counter), 1, IST_RELAXED,
+                      IST_SCOPE_DEVICE);
+    put.src_window = 0;
+    put.src_offset = own->values_offset + slot * sizeof(value);
+    put.local_counter = counter;
+    ist_cuda_nccl_put(dev, put);
+}
+
+#endif
+
 IST_DEVICE_FN void ist_gin_put_value(ist_coop *coop, const ist_dev_comm *dev, uint32_t context,
                                      uint32_t peer, uint32_t dst_window, uint64_t dst_offset,
                                      uint64_t value, ist_gin_action remote)
@@ -92,7 +135,11 @@ IST_DEVICE_FN void ist_gin_put_value(ist_coop *coop, const ist_dev_comm *dev, ui
     if (coop->thread == 0 && ist_cuda_gin_ready(dev)) {
         ist_cuda_put put = {context,       peer,   dst_window,        0, dst_offset, 0,
                             sizeof(value), remote, IST_GIN_NO_COUNTER};
+#if IST_CUDA_NCCL_VALUES
         ist_cuda_nccl_put_value(dev, put, value);
+#else
+        ist_cuda_put_value_bytes(coop, dev, put, value);
+#endif
     }
 #else
     (void)dev, (void)context, (void)peer, (void)dst_window, (void)dst_offset, (void)value;

@@ -25,6 +25,16 @@
 #error "GIN needs the device headers of NCCL 2.28.7 or newer"
 #endif
 
+/**
+ * Whether kernels can put values. With 2.28, NCCL's thread for transports that it drives takes the
+ * address of its own copy of the request for the place of the value, and crashes.
+ */
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+#define IST_CUDA_NCCL_VALUES 1
+#else
+#define IST_CUDA_NCCL_VALUES 0
+#endif
+
 #define IST_CUDA_CALL static inline __device__ __noinline__
 
 /** From 2.30.7 on a signal says whether it covers earlier puts; before, every signal does. */
@@ -47,11 +57,29 @@ IST_DEVICE_FN ncclWindow_t ist_cuda_nccl_window(const ist_dev_comm *dev, uint32_
     return (ncclWindow_t)ist_cuda_table_pointer(&windows[window].backend);
 }
 
+/**
+ * NCCL has few contexts, and several of ours may share one: the numbers of signals and counters are
+ * distinct over all contexts of the communicator.
+ */
+IST_DEVICE_FN ncclGinSignal_t ist_cuda_nccl_signal_number(const ist_dev_comm *dev, uint32_t context,
+                                                          uint32_t signal)
+{
+    return context * dev->signal_count + signal;
+}
+
+IST_DEVICE_FN ncclGinCounter_t ist_cuda_nccl_counter_number(const ist_dev_comm *dev,
+                                                            uint32_t context, uint32_t counter)
+{
+    return context * (dev->counter_count + ist_cuda_private(dev)->flush_block_count) + counter;
+}
+
 /** Always "add", also for 1: NCCL does not allow both kinds on one signal between resets. */
-template <typename Add> IST_DEVICE_FN Add ist_cuda_nccl_add(ist_gin_action action)
+template <typename Add>
+IST_DEVICE_FN Add ist_cuda_nccl_add(const ist_dev_comm *dev, uint32_t context,
+                                    ist_gin_action action)
 {
     Add add;
-    add.signal = action.signal;
+    add.signal = ist_cuda_nccl_signal_number(dev, context, action.signal);
     add.value = action.kind == IST_GIN_SIGNAL_INC || action.kind == IST_GIN_WEAK_SIGNAL_INC
                     ? 1u
                     : action.value;
@@ -95,7 +123,7 @@ IST_DEVICE_FN void ist_cuda_nccl_put_to(const ist_dev_comm *dev, const ist_cuda_
         ist_cuda_nccl_put_as(dev, put, remote, ncclGin_None());
     } else {
         ncclGin_CounterInc local;
-        local.counter = put.local_counter;
+        local.counter = ist_cuda_nccl_counter_number(dev, put.context, put.local_counter);
         ist_cuda_nccl_put_as(dev, put, remote, local);
     }
 }
@@ -105,11 +133,15 @@ IST_CUDA_CALL void ist_cuda_nccl_put(const ist_dev_comm *dev, ist_cuda_put put)
     if (put.remote.kind == IST_GIN_NONE) {
         ist_cuda_nccl_put_to(dev, put, ncclGin_None());
     } else if (ist_cuda_nccl_is_weak(put.remote)) {
-        ist_cuda_nccl_put_to(dev, put, ist_cuda_nccl_add<ist_cuda_weak_add>(put.remote));
+        ist_cuda_nccl_put_to(dev, put,
+                             ist_cuda_nccl_add<ist_cuda_weak_add>(dev, put.context, put.remote));
     } else {
-        ist_cuda_nccl_put_to(dev, put, ist_cuda_nccl_add<ist_cuda_strong_add>(put.remote));
+        ist_cuda_nccl_put_to(dev, put,
+                             ist_cuda_nccl_add<ist_cuda_strong_add>(dev, put.context, put.remote));
     }
 }
+
+#if IST_CUDA_NCCL_VALUES
 
 template <typename Remote>
 IST_DEVICE_FN void ist_cuda_nccl_put_value_to(const ist_dev_comm *dev, const ist_cuda_put &put,
@@ -127,13 +159,15 @@ IST_CUDA_CALL void ist_cuda_nccl_put_value(const ist_dev_comm *dev, ist_cuda_put
     if (put.remote.kind == IST_GIN_NONE) {
         ist_cuda_nccl_put_value_to(dev, put, value, ncclGin_None());
     } else if (ist_cuda_nccl_is_weak(put.remote)) {
-        ist_cuda_nccl_put_value_to(dev, put, value,
-                                   ist_cuda_nccl_add<ist_cuda_weak_add>(put.remote));
+        ist_cuda_nccl_put_value_to(
+            dev, put, value, ist_cuda_nccl_add<ist_cuda_weak_add>(dev, put.context, put.remote));
     } else {
-        ist_cuda_nccl_put_value_to(dev, put, value,
-                                   ist_cuda_nccl_add<ist_cuda_strong_add>(put.remote));
+        ist_cuda_nccl_put_value_to(
+            dev, put, value, ist_cuda_nccl_add<ist_cuda_strong_add>(dev, put.context, put.remote));
     }
 }
+
+#endif
 
 IST_CUDA_CALL void ist_cuda_nccl_signal(const ist_dev_comm *dev, uint32_t context, uint32_t peer,
                                         ist_gin_action remote)
@@ -141,11 +175,11 @@ IST_CUDA_CALL void ist_cuda_nccl_signal(const ist_dev_comm *dev, uint32_t contex
     const ncclDevComm &comm = ist_cuda_nccl_comm(dev);
     ncclGin gin(comm, (int)context);
     if (ist_cuda_nccl_is_weak(remote)) {
-        gin.signal(ncclTeamWorld(comm), (int)peer, ist_cuda_nccl_add<ist_cuda_weak_add>(remote),
-                   ncclCoopThread());
+        gin.signal(ncclTeamWorld(comm), (int)peer,
+                   ist_cuda_nccl_add<ist_cuda_weak_add>(dev, context, remote), ncclCoopThread());
     } else {
-        gin.signal(ncclTeamWorld(comm), (int)peer, ist_cuda_nccl_add<ist_cuda_strong_add>(remote),
-                   ncclCoopThread());
+        gin.signal(ncclTeamWorld(comm), (int)peer,
+                   ist_cuda_nccl_add<ist_cuda_strong_add>(dev, context, remote), ncclCoopThread());
     }
 }
 
@@ -153,27 +187,31 @@ IST_CUDA_CALL uint64_t ist_cuda_nccl_signal_read(const ist_dev_comm *dev, uint32
                                                  uint32_t signal, int acquire)
 {
     ncclGin gin(ist_cuda_nccl_comm(dev), (int)context);
-    return acquire ? gin.readSignal(signal, 64, cuda::memory_order_acquire)
-                   : gin.readSignal(signal, 64, cuda::memory_order_relaxed);
+    ncclGinSignal_t number = ist_cuda_nccl_signal_number(dev, context, signal);
+    return acquire ? gin.readSignal(number, 64, cuda::memory_order_acquire)
+                   : gin.readSignal(number, 64, cuda::memory_order_relaxed);
 }
 
 IST_CUDA_CALL void ist_cuda_nccl_signal_reset(const ist_dev_comm *dev, uint32_t context,
                                               uint32_t signal)
 {
-    ncclGin(ist_cuda_nccl_comm(dev), (int)context).resetSignal(signal);
+    ncclGin(ist_cuda_nccl_comm(dev), (int)context)
+        .resetSignal(ist_cuda_nccl_signal_number(dev, context, signal));
 }
 
 IST_CUDA_CALL uint64_t ist_cuda_nccl_counter_read(const ist_dev_comm *dev, uint32_t context,
                                                   uint32_t counter)
 {
     return ncclGin(ist_cuda_nccl_comm(dev), (int)context)
-        .readCounter(counter, 56, cuda::memory_order_acquire);
+        .readCounter(ist_cuda_nccl_counter_number(dev, context, counter), 56,
+                     cuda::memory_order_acquire);
 }
 
 IST_CUDA_CALL void ist_cuda_nccl_counter_reset(const ist_dev_comm *dev, uint32_t context,
                                                uint32_t counter)
 {
-    ncclGin(ist_cuda_nccl_comm(dev), (int)context).resetCounter(counter);
+    ncclGin(ist_cuda_nccl_comm(dev), (int)context)
+        .resetCounter(ist_cuda_nccl_counter_number(dev, context, counter));
 }
 
 #endif

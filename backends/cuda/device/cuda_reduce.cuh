@@ -3,7 +3,7 @@
  * @file cuda_reduce.cuh
  * Weighted sum of rows: one f32 FMA chain an element, in the order of the sources, one rounding.
  *
- * A thread owns 16 bytes of the row. Up to IST_CUDA_REDUCE_DEPTH sources are loaded before the
+ * A thread owns twice 16 bytes of the row. Up to IST_CUDA_REDUCE_DEPTH sources are loaded before the
  * first is added, so that a top-8 combine has all its loads in flight. The chain, and with it the
  * result, does not depend on how the row is split.
  */
@@ -93,29 +93,54 @@ IST_DEVICE_FN void ist_cuda_accumulate(float *sums, uint4 vector, float weight)
     }
 }
 
-/** Sums of the 16 bytes at `offset`. */
-template <typename Type>
-IST_DEVICE_FN uint4 ist_cuda_reduce_vector(const ist_cuda_reduction *job, uint64_t offset)
+/** Adds up to DEPTH sources from `first` to the sums of WIDTH vectors, `apart` bytes from each other:
+ *  all loads first. */
+template <typename Type, uint32_t WIDTH>
+IST_DEVICE_FN void ist_cuda_reduce_some(const ist_cuda_reduction *job, uint32_t first,
+                                        uint64_t offset, uint64_t apart,
+                                        float (*sums)[4u * Type::per_word])
 {
-    float sums[4u * Type::per_word] = {};
-    for (uint32_t first = 0; first < job->count; first += IST_CUDA_REDUCE_DEPTH) {
-        uint4 vectors[IST_CUDA_REDUCE_DEPTH];
+    uint4 vectors[WIDTH][IST_CUDA_REDUCE_DEPTH];
 #pragma unroll
-        for (uint32_t i = 0; i < IST_CUDA_REDUCE_DEPTH; ++i) {
-            if (first + i < job->count) {
-                vectors[i] = ist_cuda_load_vector((const char *)job->src[first + i] + offset);
-            }
-        }
+    for (uint32_t i = 0; i < IST_CUDA_REDUCE_DEPTH; ++i) {
+        if (first + i < job->count) {
+            const char *from = (const char *)job->src[first + i] + offset;
 #pragma unroll
-        for (uint32_t i = 0; i < IST_CUDA_REDUCE_DEPTH; ++i) {
-            if (first + i < job->count) {
-                ist_cuda_accumulate<Type>(sums, vectors[i], ist_cuda_weight(job, first + i));
+            for (uint32_t w = 0; w < WIDTH; ++w) {
+                vectors[w][i] = ist_cuda_load_vector(from + w * apart);
             }
         }
     }
-    return make_uint4(Type::pack(sums), Type::pack(sums + Type::per_word),
-                      Type::pack(sums + 2u * Type::per_word),
-                      Type::pack(sums + 3u * Type::per_word));
+#pragma unroll
+    for (uint32_t i = 0; i < IST_CUDA_REDUCE_DEPTH; ++i) {
+        if (first + i < job->count) {
+            float weight = ist_cuda_weight(job, first + i);
+#pragma unroll
+            for (uint32_t w = 0; w < WIDTH; ++w) {
+                ist_cuda_accumulate<Type>(sums[w], vectors[w][i], weight);
+            }
+        }
+    }
+}
+
+/** Sums and stores WIDTH vectors of the row. */
+template <typename Type, uint32_t WIDTH>
+IST_DEVICE_FN void ist_cuda_reduce_vectors(const ist_cuda_reduction *job, uint64_t offset,
+                                           uint64_t apart)
+{
+    float sums[WIDTH][4u * Type::per_word] = {};
+#pragma unroll 1
+    for (uint32_t first = 0; first < job->count; first += IST_CUDA_REDUCE_DEPTH) {
+        ist_cuda_reduce_some<Type, WIDTH>(job, first, offset, apart, sums);
+    }
+#pragma unroll
+    for (uint32_t w = 0; w < WIDTH; ++w) {
+        const float *sum = sums[w];
+        ist_cuda_store_vector((char *)job->dst + offset + w * apart,
+                              make_uint4(Type::pack(sum), Type::pack(sum + Type::per_word),
+                                         Type::pack(sum + 2u * Type::per_word),
+                                         Type::pack(sum + 3u * Type::per_word)));
+    }
 }
 
 /** One element at any address. */
@@ -148,13 +173,19 @@ IST_DEVICE_FN void ist_cuda_reduce(const ist_coop *coop, const ist_cuda_reductio
                                    uint64_t elements, int aligned)
 {
     uint64_t vectors = aligned ? elements * sizeof(typename Type::bits) / 16u : 0u;
-    for (uint64_t i = coop->thread; i < vectors; i += coop->thread_count) {
-        uint4 sums = ist_cuda_reduce_vector<Type>(job, i * 16u);
-        ist_cuda_store_vector((char *)job->dst + i * 16u, sums);
+    uint64_t i = coop->thread;
+    uint64_t step = coop->thread_count;
+#pragma unroll 1
+    for (; i + step < vectors; i += 2u * step) {
+        ist_cuda_reduce_vectors<Type, 2>(job, i * 16u, step * 16u);
+    }
+    if (i < vectors) {
+        ist_cuda_reduce_vectors<Type, 1>(job, i * 16u, 0);
     }
     uint64_t first = vectors * 16u / sizeof(typename Type::bits);
-    for (uint64_t i = first + coop->thread; i < elements; i += coop->thread_count) {
-        ist_cuda_reduce_element<Type>(job, i);
+#pragma unroll 1
+    for (uint64_t at = first + coop->thread; at < elements; at += coop->thread_count) {
+        ist_cuda_reduce_element<Type>(job, at);
     }
 }
 

@@ -10,8 +10,20 @@
 #ifndef IST_CUDA_ROWS_CUH
 #define IST_CUDA_ROWS_CUH
 
-/** 16-byte loads of a thread in flight. */
-#define IST_CUDA_ROW_DEPTH 4u
+/** 16-byte loads of a thread in flight: 32 KiB a block, whatever its threads. */
+#define IST_CUDA_ROW_DEPTH (2048u / IST_CUDA_THREADS)
+
+/** Which lane of how many: what functions get that are not inlined. */
+struct ist_cuda_lanes {
+    uint32_t thread;
+    uint32_t count;
+};
+
+IST_DEVICE_FN ist_cuda_lanes ist_cuda_lanes_of(const ist_coop *coop)
+{
+    ist_cuda_lanes lanes = {coop->thread, coop->thread_count};
+    return lanes;
+}
 
 /** Widest power of two, at most 16, that divides every number whose bits are in `bits`. */
 IST_DEVICE_FN uint32_t ist_cuda_width(uint64_t bits)
@@ -39,13 +51,13 @@ template <> __device__ __forceinline__ uint4 ist_cuda_load_word(const uint4 *fro
 
 /** Copies `count` words, DEPTH loads before the first store. */
 template <typename Word>
-IST_DEVICE_FN void ist_cuda_copy_words(const ist_coop *coop, void *dst, const void *src,
+IST_DEVICE_FN void ist_cuda_copy_words(ist_cuda_lanes lanes, void *dst, const void *src,
                                        uint64_t count, int global)
 {
     Word *to = (Word *)dst;
     const Word *from = (const Word *)src;
-    uint64_t step = coop->thread_count;
-    for (uint64_t first = coop->thread; first < count; first += IST_CUDA_ROW_DEPTH * step) {
+    uint64_t step = lanes.count;
+    for (uint64_t first = lanes.thread; first < count; first += IST_CUDA_ROW_DEPTH * step) {
         Word words[IST_CUDA_ROW_DEPTH];
 #pragma unroll
         for (uint32_t i = 0; i < IST_CUDA_ROW_DEPTH; ++i) {
@@ -63,21 +75,21 @@ IST_DEVICE_FN void ist_cuda_copy_words(const ist_coop *coop, void *dst, const vo
 }
 
 /** Copies words of `width` bytes (a power of two up to 16) between addresses aligned to it. */
-IST_DEVICE_FN void ist_cuda_copy_width(const ist_coop *coop, void *dst, const void *src,
+IST_DEVICE_FN void ist_cuda_copy_width(ist_cuda_lanes lanes, void *dst, const void *src,
                                        uint64_t bytes, uint32_t width)
 {
     if (width == 16u) {
-        ist_cuda_copy_words<uint4>(coop, dst, src, bytes / 16u, ist_cuda_is_global(src));
+        ist_cuda_copy_words<uint4>(lanes, dst, src, bytes / 16u, ist_cuda_is_global(src));
     } else if (width >= 4u) {
-        ist_cuda_copy_words<uint32_t>(coop, dst, src, bytes / 4u, 0);
+        ist_cuda_copy_words<uint32_t>(lanes, dst, src, bytes / 4u, 0);
     } else {
-        ist_cuda_copy_words<uint8_t>(coop, dst, src, bytes, 0);
+        ist_cuda_copy_words<uint8_t>(lanes, dst, src, bytes, 0);
     }
 }
 
 /** Any alignment: bytes up to the first aligned word of the destination, words, bytes. */
-IST_DEVICE_FN void ist_cuda_copy_any(const ist_coop *coop, void *dst, const void *src,
-                                     uint64_t bytes)
+IST_CUDA_OUTLINED void ist_cuda_copy_any(ist_cuda_lanes lanes, void *dst, const void *src,
+                                         uint64_t bytes)
 {
     uint32_t width = ist_cuda_width((uint64_t)dst ^ (uint64_t)src);
     uint64_t head = (0u - (uint64_t)dst) & (width - 1u);
@@ -86,12 +98,12 @@ IST_DEVICE_FN void ist_cuda_copy_any(const ist_coop *coop, void *dst, const void
     uint64_t tail = bytes - head - body;
     char *to = (char *)dst;
     const char *from = (const char *)src;
-    if (coop->thread < head) {
-        to[coop->thread] = from[coop->thread];
+    if (lanes.thread < head) {
+        to[lanes.thread] = from[lanes.thread];
     }
-    ist_cuda_copy_width(coop, to + head, from + head, body, width);
-    if (coop->thread < tail) {
-        to[head + body + coop->thread] = from[head + body + coop->thread];
+    ist_cuda_copy_width(lanes, to + head, from + head, body, width);
+    if (lanes.thread < tail) {
+        to[head + body + lanes.thread] = from[head + body + lanes.thread];
     }
 }
 
@@ -107,8 +119,22 @@ IST_DEVICE_FN int ist_cuda_is_bulk(uint64_t alignment_bits, int global, uint64_t
 #endif
 }
 
+/** Whole 8-byte words, at most one a lane. */
+IST_DEVICE_FN int ist_cuda_is_short(const ist_coop *coop, const void *dst, const void *src,
+                                    uint64_t bytes)
+{
+    return (((uint64_t)dst | (uint64_t)src | bytes) & 7u) == 0 && bytes <= coop->thread_count * 8u;
+}
+
+/** Short copies are inlined: a kernel begins and ends with them, and they take less than a call. */
 IST_DEVICE_FN void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
 {
+    if (ist_cuda_is_short(coop, dst, src, bytes)) {
+        if (coop->thread * 8u < (uint32_t)bytes) {
+            ((uint64_t *)dst)[coop->thread] = ((const uint64_t *)src)[coop->thread];
+        }
+        return;
+    }
     if (ist_cuda_is_bulk((uint64_t)dst | (uint64_t)src,
                          ist_cuda_is_global(dst) && ist_cuda_is_global(src), bytes)) {
         if (coop->thread == 0) {
@@ -116,7 +142,7 @@ IST_DEVICE_FN void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint
         }
         return;
     }
-    ist_cuda_copy_any(coop, dst, src, bytes);
+    ist_cuda_copy_any(ist_cuda_lanes_of(coop), dst, src, bytes);
 }
 
 /* ---- one source, several places -------------------------------------------------------------- */
@@ -168,11 +194,124 @@ IST_DEVICE_FN void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t 
         return;
     }
     for (uint32_t i = 0; i < count; ++i) {
-        ist_cuda_copy_any(coop, dst[i], src, bytes);
+        ist_cuda_copy_any(ist_cuda_lanes_of(coop), dst[i], src, bytes);
     }
 }
 
-IST_DEVICE_FN void ist_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes)
+/* ---- many rows -------------------------------------------------------------------------------- */
+
+/** 16 bytes between any addresses. */
+IST_CUDA_OUTLINED void ist_cuda_copy_unaligned(char *to, const char *from)
+{
+    for (uint32_t i = 0; i < 16u; ++i) {
+        to[i] = from[i];
+    }
+}
+
+/** 16 bytes of one row to all its places. */
+IST_DEVICE_FN void ist_cuda_scatter_vector(const ist_row_batch *batch, uint32_t row, uint64_t offset,
+                                           uint4 vector, int loaded)
+{
+    for (uint32_t place = 0; place < batch->places[row]; ++place) {
+        char *to = (char *)batch->dst[row * batch->stride + place];
+        if (to == NULL) {
+            continue;
+        }
+        if (loaded && ((uint64_t)to & 15u) == 0) {
+            ist_cuda_store_vector(to + offset, vector);
+        } else {
+            ist_cuda_copy_unaligned(to + offset, (const char *)batch->src[row] + offset);
+        }
+    }
+}
+
+/** The lanes go through the vectors of all rows as if they were one row: DEPTH loads, then their
+ *  stores. `at` counts vectors in `row`. */
+IST_DEVICE_FN void ist_cuda_copy_batch_vectors(const ist_coop *coop, const ist_row_batch *batch,
+                                               uint32_t vectors)
+{
+    uint32_t row = coop->thread / vectors;
+    uint32_t at = coop->thread % vectors;
+    uint32_t rows_step = coop->thread_count / vectors;
+    uint32_t at_step = coop->thread_count % vectors;
+    while (row < batch->row_count) {
+        uint4 words[IST_CUDA_ROW_DEPTH];
+        uint32_t rows[IST_CUDA_ROW_DEPTH];
+        uint32_t ats[IST_CUDA_ROW_DEPTH];
+        uint32_t loaded = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < IST_CUDA_ROW_DEPTH; ++i) {
+            rows[i] = row;
+            ats[i] = at;
+            if (row < batch->row_count && batch->places[row] != 0) {
+                const char *from = (const char *)batch->src[row] + at * 16u;
+                if (((uint64_t)from & 15u) == 0) {
+                    words[i] = ist_cuda_load_vector(from);
+                    loaded |= 1u << i;
+                }
+            }
+            at += at_step;
+            row += rows_step + (at >= vectors ? 1u : 0u);
+            at -= at >= vectors ? vectors : 0u;
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < IST_CUDA_ROW_DEPTH; ++i) {
+            if (rows[i] < batch->row_count) {
+                ist_cuda_scatter_vector(batch, rows[i], ats[i] * 16u, words[i],
+                                        (int)(loaded >> i & 1u));
+            }
+        }
+    }
+}
+
+IST_DEVICE_FN void ist_row_copy_batch(ist_coop *coop, const ist_row_batch *batch)
+{
+    if (batch->bytes != 0 && (batch->bytes & 15u) == 0) {
+        ist_cuda_copy_batch_vectors(coop, batch, (uint32_t)(batch->bytes / 16u));
+        return;
+    }
+    for (uint32_t i = 0; i < batch->row_count; ++i) {
+        for (uint32_t place = 0; place < batch->places[i]; ++place) {
+            void *to = batch->dst[i * batch->stride + place];
+            if (to != NULL) {
+                ist_cuda_copy_any(ist_cuda_lanes_of(coop), to, batch->src[i], batch->bytes);
+            }
+        }
+    }
+}
+
+/** Unaligned parts of a list one after the other; see ist_row_copy_list(). */
+IST_CUDA_OUTLINED void ist_cuda_copy_list_any(ist_cuda_lanes lanes, const ist_row_part *parts,
+                                              uint32_t count)
+{
+    for (uint32_t i = 0; i < count; ++i) {
+        ist_cuda_copy_any(lanes, parts[i].dst, parts[i].src, parts[i].bytes);
+    }
+}
+
+IST_DEVICE_FN void ist_row_copy_list(ist_coop *coop, const ist_row_part *parts, uint32_t count)
+{
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+        bits |= (uint64_t)parts[i].dst | (uint64_t)parts[i].src | parts[i].bytes;
+    }
+    if ((bits & 15u) != 0) {
+        ist_cuda_copy_list_any(ist_cuda_lanes_of(coop), parts, count);
+        return;
+    }
+    uint64_t at = coop->thread; /* in the part, in vectors */
+    for (uint32_t i = 0; i < count; ++i) {
+        uint64_t vectors = parts[i].bytes / 16u;
+        for (; at < vectors; at += coop->thread_count) {
+            ((uint4 *)parts[i].dst)[at] = ((const uint4 *)parts[i].src)[at];
+        }
+        at -= vectors;
+    }
+}
+
+/* ---- fill ------------------------------------------------------------------------------------- */
+
+IST_CUDA_OUTLINED void ist_cuda_fill(ist_cuda_lanes lanes, void *dst, uint8_t value, uint64_t bytes)
 {
     uint32_t word = value * 0x01010101u;
     uint4 vector = make_uint4(word, word, word, word);
@@ -181,15 +320,20 @@ IST_DEVICE_FN void ist_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64
     head = head < bytes ? head : bytes;
     uint64_t vectors = (bytes - head) / 16u;
     uint64_t tail = bytes - head - vectors * 16u;
-    if (coop->thread < head) {
-        to[coop->thread] = (char)value;
+    if (lanes.thread < head) {
+        to[lanes.thread] = (char)value;
     }
-    for (uint64_t i = coop->thread; i < vectors; i += coop->thread_count) {
+    for (uint64_t i = lanes.thread; i < vectors; i += lanes.count) {
         *(uint4 *)(to + head + i * 16u) = vector;
     }
-    if (coop->thread < tail) {
-        to[bytes - tail + coop->thread] = (char)value;
+    if (lanes.thread < tail) {
+        to[bytes - tail + lanes.thread] = (char)value;
     }
+}
+
+IST_DEVICE_FN void ist_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes)
+{
+    ist_cuda_fill(ist_cuda_lanes_of(coop), dst, value, bytes);
 }
 
 #endif

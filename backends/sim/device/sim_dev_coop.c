@@ -19,6 +19,12 @@ static void sim_device_report(ist_coop *coop, const ist_dev_comm *dev, ist_statu
     if (rank->device_fault == IST_OK) {
         rank->device_fault = status;
     }
+    sim_explore *explore = rank->world->explore;
+    if (explore != NULL && sim_detects(explore, IST_FINDING_OUTSIDE)) {
+        sim_finding_words(explore, IST_FINDING_OUTSIDE, rank, status,
+                          "kernel %s, block %u of rank %u: %s: %s", coop->launch->kernel->name,
+                          coop->block, rank->index, call, reason);
+    }
     (void)ist_raise(status, &details, "kernel %s, block %u of rank %u: %s: %s",
                     coop->launch->kernel->name, coop->block, rank->index, call, reason);
 }
@@ -80,6 +86,9 @@ void sim_coop_drain(ist_coop *coop)
 void ist_coop_sync(ist_coop *coop)
 {
     sim_coop_drain(coop);
+    if (coop->actor.world->explore != NULL) {
+        sim_agent_sync(coop->actor.world->explore, coop->actor.agent);
+    }
     sim_device_step_local(coop, coop->actor.world->cluster.sync_ps);
 }
 
@@ -118,13 +127,22 @@ uint64_t ist_coop_fetch_add(ist_coop *coop, uint64_t *word, uint64_t value, ist_
     return ist_fetch_add_u64(coop, word, value, order, scope);
 }
 
+static void sim_wait_word_done(ist_coop *coop, const uint64_t *word, ist_scope scope)
+{
+    sim_explore *explore = coop->actor.world->explore;
+    if (explore != NULL) {
+        sim_agent_sync(explore, coop->actor.agent);
+        sim_word_acquire(explore, coop->actor.agent, word, 8, scope, true, "coop_wait_word");
+    }
+}
+
 ist_wait_result ist_coop_wait_word(ist_coop *coop, const ist_dev_comm *dev, const uint64_t *word,
                                    uint64_t least, uint64_t deadline_ns, ist_scope scope)
 {
-    (void)scope;
     sim_coop_drain(coop);
     sim_device_step_ordered(coop, coop->actor.world->cluster.load_ps);
     if (*word >= least) {
+        sim_wait_word_done(coop, word, scope);
         return IST_WAIT_DONE;
     }
     if (dev != NULL && ist_aborted(coop, dev)) {
@@ -140,6 +158,7 @@ ist_wait_result ist_coop_wait_word(ist_coop *coop, const ist_dev_comm *dev, cons
     if (wait.aborted) {
         return IST_WAIT_ABORTED;
     }
+    sim_wait_word_done(coop, word, scope);
     return done || *word >= least ? IST_WAIT_DONE : IST_WAIT_TIMEOUT;
 }
 
@@ -161,6 +180,9 @@ void ist_coop_rank_by_key(ist_coop *coop, const int32_t *keys, uint32_t count, u
     for (uint32_t key = 0; key < key_count; ++key) {
         totals[key] = 0;
     }
+    sim_device_row(coop, keys, 4ull * count, false, "coop_rank_by_key");
+    sim_device_row(coop, ordinals, 4ull * count, true, "coop_rank_by_key");
+    sim_device_row(coop, totals, 4ull * key_count, true, "coop_rank_by_key");
     for (uint32_t i = 0; i < count; ++i) {
         bool valid = keys[i] >= 0 && (uint32_t)keys[i] < key_count;
         ordinals[i] = valid ? totals[keys[i]]++ : UINT32_MAX;

@@ -32,6 +32,17 @@ static bool sim_gin_target_valid(ist_coop *coop, const ist_dev_comm *dev, uint32
            sim_gin_signal_valid(coop, dev, context, action.signal, call);
 }
 
+/* The caller's writes are released to the network; from here two agents go on. */
+static void sim_put_agents(ist_coop *coop, sim_put *put)
+{
+    sim_explore *explore = coop->actor.world->explore;
+    uint32_t released = sim_agent_release(explore, coop->actor.agent);
+    put->agents[0] = sim_agent_network(explore, coop->actor.rank, put->dst->member->rank);
+    put->agents[1] = sim_agent_network(explore, coop->actor.rank, put->dst->member->rank);
+    sim_agent_join(explore, put->agents[0], released);
+    sim_agent_join(explore, put->agents[1], released);
+}
+
 static sim_put *sim_gin_prepare(ist_coop *coop, const ist_dev_comm *dev, uint32_t context,
                                 uint32_t peer, ist_gin_action action, const char *call)
 {
@@ -58,6 +69,9 @@ static sim_put *sim_gin_prepare(ist_coop *coop, const ist_dev_comm *dev, uint32_
     put->peer = peer;
     put->action = action;
     put->counter = IST_GIN_NO_COUNTER;
+    if (coop->actor.world->explore != NULL) {
+        sim_put_agents(coop, put);
+    }
     return put;
 }
 
@@ -141,14 +155,31 @@ static uint64_t *sim_gin_signal_word(const ist_dev_comm *dev, uint32_t context, 
     return &sim_devcomm_of(dev)->signals[(size_t)context * dev->signal_count + signal];
 }
 
+static void sim_gin_acquire(ist_coop *coop, const ist_dev_comm *dev, sim_name name, const void *key,
+                            bool acquires)
+{
+    sim_explore *explore = coop->actor.world->explore;
+    const sim_devcomm *self = sim_devcomm_of(dev);
+    if (explore != NULL) {
+        const uint64_t *word = key;
+        uint64_t index = name == SIM_NAME_SIGNAL    ? (uint64_t)(word - self->signals)
+                         : name == SIM_NAME_COUNTER ? (uint64_t)(word - self->counters)
+                                                    : sim_flush_context(self, key);
+        sim_touch_named(explore, name, coop->actor.rank, self->instance, index, 1, false);
+        sim_key_acquire(explore, coop->actor.agent, key, acquires);
+    }
+}
+
 uint64_t ist_gin_signal_read(ist_coop *coop, const ist_dev_comm *dev, uint32_t context,
                              uint32_t signal, ist_order order)
 {
-    (void)order;
     sim_device_step_ordered(coop, coop->actor.world->cluster.load_ps);
-    return sim_gin_signal_valid(coop, dev, context, signal, "gin_signal_read")
-               ? *sim_gin_signal_word(dev, context, signal)
-               : 0;
+    if (!sim_gin_signal_valid(coop, dev, context, signal, "gin_signal_read")) {
+        return 0;
+    }
+    const uint64_t *word = sim_gin_signal_word(dev, context, signal);
+    sim_gin_acquire(coop, dev, SIM_NAME_SIGNAL, word, order == IST_ACQUIRE || order == IST_ACQ_REL);
+    return *word;
 }
 
 void ist_gin_signal_reset(ist_coop *coop, const ist_dev_comm *dev, uint32_t context,
@@ -157,6 +188,8 @@ void ist_gin_signal_reset(ist_coop *coop, const ist_dev_comm *dev, uint32_t cont
     sim_device_step_ordered(coop, coop->actor.world->cluster.load_ps);
     if (sim_gin_signal_valid(coop, dev, context, signal, "gin_signal_reset")) {
         *sim_gin_signal_word(dev, context, signal) = 0;
+        sim_gin_acquire(coop, dev, SIM_NAME_SIGNAL, sim_gin_signal_word(dev, context, signal),
+                        false);
     }
 }
 
@@ -171,6 +204,11 @@ static ist_wait_result sim_gin_wait(ist_coop *coop, const ist_dev_comm *dev, sim
         return IST_WAIT_ABORTED;
     }
     bool done = *word - least <= UINT64_MAX / 2 || sim_wait_block(wait, deadline_ns);
+    if (done) {
+        sim_gin_acquire(coop, dev,
+                        wait->kind == SIM_WAIT_SIGNAL ? SIM_NAME_SIGNAL : SIM_NAME_COUNTER, word,
+                        true);
+    }
     ist_coop_sync(coop);
     if (wait->aborted) {
         return IST_WAIT_ABORTED;
@@ -207,12 +245,18 @@ static uint64_t *sim_gin_counter_word(const ist_dev_comm *dev, uint32_t context,
     return &sim_devcomm_of(dev)->counters[(size_t)context * dev->counter_count + counter];
 }
 
+static uint64_t sim_gin_counter_seen(ist_coop *coop, const ist_dev_comm *dev, const uint64_t *word)
+{
+    sim_gin_acquire(coop, dev, SIM_NAME_COUNTER, word, true);
+    return *word;
+}
+
 uint64_t ist_gin_counter_read(ist_coop *coop, const ist_dev_comm *dev, uint32_t context,
                               uint32_t counter)
 {
     sim_device_step_ordered(coop, coop->actor.world->cluster.load_ps);
     return sim_gin_counter_valid(coop, dev, context, counter, "gin_counter_read")
-               ? *sim_gin_counter_word(dev, context, counter)
+               ? sim_gin_counter_seen(coop, dev, sim_gin_counter_word(dev, context, counter))
                : 0;
 }
 
@@ -267,6 +311,9 @@ ist_wait_result ist_gin_flush(ist_coop *coop, const ist_dev_comm *dev, uint32_t 
                      .context = context,
                      .pending = sim_gin_outstanding(self, context, coop->serial)};
     bool done = wait.pending == 0 || sim_wait_block(&wait, deadline_ns);
+    if (done) {
+        sim_gin_acquire(coop, dev, SIM_NAME_FLUSH, sim_flush_key(self, context), true);
+    }
     ist_coop_sync(coop);
     if (wait.aborted) {
         return IST_WAIT_ABORTED;

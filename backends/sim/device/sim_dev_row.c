@@ -60,6 +60,10 @@ static void sim_row_local(ist_coop *coop, uint64_t bytes)
 static void sim_row_charge(ist_coop *coop, const void *dst, const void *src, uint64_t bytes)
 {
     sim_rank *self = coop->actor.rank;
+    if (self->world->explore != NULL) { /* rows take no time, and are no step of their own */
+        sim_device_spend(coop, bytes * self->world->local_ps_per_kib / 512);
+        return;
+    }
     sim_rank *from = sim_memory_owner(self->world, src);
     sim_rank *to = sim_memory_owner(self->world, dst);
     from = from == NULL ? self : from;
@@ -97,6 +101,8 @@ void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
         return;
     }
     sim_row_charge(coop, dst, src, bytes);
+    sim_device_row(coop, src, bytes, false, "row_copy");
+    sim_device_row(coop, dst, bytes, true, "row_copy");
     sim_row_write(coop, dst, src, bytes);
 }
 
@@ -111,13 +117,46 @@ void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const v
     if (count == 0 || !sim_row_check(coop, src, "row_copy_many")) {
         return;
     }
+    sim_device_row(coop, src, bytes, false, "row_copy_many");
     /* The source is read once: only the first place pays the way from it. */
     for (uint32_t i = 0; i < count; ++i) {
         if (!sim_row_check(coop, dst[i], "row_copy_many")) {
             return;
         }
         sim_row_charge(coop, dst[i], i == 0 ? src : NULL, bytes);
+        sim_device_row(coop, dst[i], bytes, true, "row_copy_many");
         sim_row_write(coop, dst[i], src, bytes);
+    }
+}
+
+/* One row of a batch: places that are NULL are left out. */
+static void sim_row_scatter(ist_coop *coop, void *const *dst, uint32_t places, const void *src,
+                            uint64_t bytes)
+{
+    void *there[IST_ROW_TARGETS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < places && i < IST_ROW_TARGETS_MAX; ++i) {
+        if (dst[i] != NULL) {
+            there[count++] = dst[i];
+        }
+    }
+    ist_row_copy_many(coop, there, count, src, bytes);
+}
+
+void ist_row_copy_batch(ist_coop *coop, const ist_row_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->row_count; ++i) {
+        sim_row_scatter(coop, batch->dst + (size_t)i * batch->stride, batch->places[i],
+                        batch->src[i], batch->bytes);
+    }
+}
+
+void ist_row_copy_list(ist_coop *coop, const ist_row_part *parts, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; ++i) {
+        if (parts[i].bytes != 0) {
+            ist_row_copy(coop, parts[i].dst, parts[i].src, parts[i].bytes);
+        }
     }
 }
 
@@ -127,6 +166,7 @@ void ist_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes)
         return;
     }
     sim_row_charge(coop, dst, NULL, bytes);
+    sim_device_row(coop, dst, bytes, true, "row_fill");
     memset(dst, value, bytes);
 }
 
@@ -142,10 +182,12 @@ void ist_row_reduce(ist_coop *coop, void *dst, const void *const *src, const flo
             return;
         }
         sim_row_charge(coop, NULL, src[i], bytes);
+        sim_device_row(coop, src[i], bytes, false, "row_reduce");
     }
     if (!sim_reduce_rows(dst, src, weight, count, elements, dtype)) {
         sim_device_fault(coop, NULL, "row_reduce", "element type %d is not a float", (int)dtype);
         return;
     }
     sim_row_charge(coop, dst, NULL, bytes);
+    sim_device_row(coop, dst, bytes, true, "row_reduce");
 }

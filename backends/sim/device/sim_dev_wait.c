@@ -47,6 +47,9 @@ void ist_point(ist_coop *coop, const char *name)
 {
     sim_rank *rank = coop->actor.rank;
     sim_world *world = rank->world;
+    if (world->explore != NULL) {
+        world->explore->agents[coop->actor.agent].phase = name;
+    }
     if (!sim_faults_have_points(world->faults)) {
         return;
     }
@@ -66,6 +69,9 @@ void ist_point(ist_coop *coop, const char *name)
 int ist_mask_active(ist_coop *coop, const ist_dev_comm *dev, uint32_t peer)
 {
     sim_device_step_local(coop, coop->actor.world->cluster.load_ps >> SIM_LANES_SHIFT);
+    if (coop->actor.world->explore != NULL) {
+        sim_touch(coop->actor.world->explore, dev->mask, 8, false);
+    }
     return dev->mask == NULL || ist_mask_test(dev->mask->words, peer);
 }
 
@@ -73,6 +79,14 @@ int ist_aborted(ist_coop *coop, const ist_dev_comm *dev)
 {
     (void)coop;
     return dev->mask != NULL && dev->mask->abort_word != 0;
+}
+
+/* Somebody was given up. */
+static void sim_mask_explored(ist_coop *coop, const ist_dev_comm *dev)
+{
+    sim_explore *explore = coop->actor.world->explore;
+    sim_touch(explore, dev->mask, 8, true);
+    explore->gave_up = true;
 }
 
 int ist_mask_drop(ist_coop *coop, const ist_dev_comm *dev, const ist_dev_error *error)
@@ -98,6 +112,9 @@ int ist_mask_drop(ist_coop *coop, const ist_dev_comm *dev, const ist_dev_error *
     ++mask->error_count;
     if (mask->alarm != NULL) {
         *mask->alarm = 1;
+    }
+    if (rank->world->explore != NULL) {
+        sim_mask_explored(coop, dev);
     }
     sim_event_log(rank->world, IST_SIM_MASK, rank, (int32_t)error->peer, 0, error->sequence);
     sim_wait_mask_changed(rank);
@@ -156,6 +173,32 @@ static uint32_t sim_results_finish(uint8_t *results, uint32_t count, bool aborte
     return failed;
 }
 
+/* Those that are DONE: their words or signals were acquired at system scope. */
+static void sim_peers_acquire(ist_coop *coop, const ist_dev_comm *dev, const ist_peer_wait *spec,
+                              const uint8_t *results)
+{
+    sim_explore *explore = coop->actor.world->explore;
+    sim_devcomm *self = sim_devcomm_of(dev);
+    for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
+        if (results[peer] != IST_WAIT_DONE || (spec->skip_self && peer == dev->rank)) {
+            continue;
+        }
+        if (ist_dev_is_lsa(dev, peer)) {
+            sim_word_acquire(explore, coop->actor.agent, &spec->words[peer], 8, IST_SCOPE_SYSTEM,
+                             true, "wait_peers");
+        } else {
+            uint32_t context = peer % dev->context_count;
+            sim_touch_named(explore, SIM_NAME_SIGNAL, coop->actor.rank, self->instance,
+                            (uint64_t)context * dev->signal_count + spec->signal_first + peer, 1,
+                            false);
+            sim_key_acquire(
+                explore, coop->actor.agent,
+                &self->signals[(size_t)context * dev->signal_count + spec->signal_first + peer],
+                true);
+        }
+    }
+}
+
 uint32_t ist_wait_peers(ist_coop *coop, const ist_dev_comm *dev, const ist_peer_wait *spec,
                         uint8_t *results)
 {
@@ -182,6 +225,11 @@ uint32_t ist_wait_peers(ist_coop *coop, const ist_dev_comm *dev, const ist_peer_
         aborted = wait.aborted;
     }
     uint32_t failed = sim_results_finish(results, dev->rank_count, aborted);
+    if (coop->actor.world->explore != NULL) {
+        sim_explore *explore = coop->actor.world->explore;
+        explore->gave_up = explore->gave_up || failed > 0;
+        sim_peers_acquire(coop, dev, spec, results);
+    }
     ist_coop_sync(coop);
     return failed;
 }
@@ -255,6 +303,14 @@ ist_wait_result ist_lsa_barrier_wait(ist_coop *coop, const ist_dev_comm *dev, ui
         aborted = wait.aborted;
     }
     uint32_t failed = sim_results_finish(each, dev->lsa_size, aborted);
+    for (uint32_t i = 0; coop->actor.world->explore != NULL && i < dev->lsa_size; ++i) {
+        if (i != dev->lsa_rank && each[i] == IST_WAIT_DONE) {
+            sim_touch_named(coop->actor.world->explore, SIM_NAME_BARRIER, coop->actor.rank,
+                            self->instance, (uint64_t)index * dev->lsa_size + i, 1, false);
+            sim_word_acquire(coop->actor.world->explore, coop->actor.agent, &wait.words[i], 8,
+                             IST_SCOPE_SYSTEM, true, "lsa_barrier_wait");
+        }
+    }
     ist_coop_sync(coop);
     if (aborted) {
         return IST_WAIT_ABORTED;

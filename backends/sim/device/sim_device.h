@@ -10,7 +10,7 @@
 #ifndef SIM_DEVICE_H
 #define SIM_DEVICE_H
 
-#include "sim_internal.h"
+#include "sim_explore.h"
 
 /* No block runs further ahead of the world than this. */
 #define SIM_LAG_MAX_PS (5ull * 1000 * 1000)
@@ -31,8 +31,29 @@ static inline void sim_device_spend(ist_coop *coop, uint64_t ps)
 static inline void sim_device_step_local(ist_coop *coop, uint64_t ps)
 {
     sim_device_spend(coop, ps);
-    if (coop->actor.lag_ps > SIM_LAG_MAX_PS) {
+    if (coop->actor.lag_ps > SIM_LAG_MAX_PS && coop->actor.world->explore == NULL) {
         sim_actor_sync(&coop->actor);
+    }
+}
+
+/* A relaxed word: others see it, but only who explores cares in which order. */
+static inline void sim_device_step_word(ist_coop *coop, uint64_t ps)
+{
+    if (coop->actor.world->explore != NULL) {
+        sim_device_spend(coop, ps);
+        sim_explore_step(&coop->actor);
+        return;
+    }
+    sim_device_step_local(coop, ps);
+}
+
+/* A row: what it touches, for the detectors. */
+static inline void sim_device_row(ist_coop *coop, const void *address, uint64_t bytes, bool write,
+                                  const char *call)
+{
+    sim_explore *explore = coop->actor.world->explore;
+    if (explore != NULL) {
+        sim_shadow_access(explore, coop->actor.agent, address, bytes, write, SIM_WEAK, call);
     }
 }
 

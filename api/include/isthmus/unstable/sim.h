@@ -16,6 +16,9 @@
 
 IST_BEGIN_DECLS
 
+struct ist_explore_desc;   /* unstable/explore.h */
+struct ist_explore_report; /* unstable/explore.h */
+
 /** What a fault does: X(name, value, name in JSON). */
 #define IST_FAULT_LIST(X)                                                                          \
     X(IST_FAULT_KILL, 1, "kill")   /* the rank stops for ever */                                   \
@@ -155,6 +158,10 @@ typedef struct ist_sim_desc {
                                        compute between two calls; 0: 60 s */
     uint32_t on_kill_unwind_max;  /**< calls a killed rank's program may still make; 0: 10000 */
     uint32_t reserved;            /**< zero */
+    const struct ist_explore_desc
+        *explore;                      /**< explore schedules (explore.h); NULL: as the variable
+                                                 IST_SIM_SCHEDULER says, else the fair scheduler */
+    struct ist_explore_report *report; /**< out: what the schedule did, or NULL */
 } ist_sim_desc;
 
 /**

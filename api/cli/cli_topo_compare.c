@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a communicator of all GPUs on a backend and holds its teams against what the topology says.
+ */
+#include "cli.h"
+#include "cli_topo.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define COMMAND "topo"
+
+typedef struct comparing {
+    const ist_topology *topology;
+    ist_topology_policy policy;
+    ist_topology_comparison found;
+} comparing;
+
+static ist_status rank_main(ist_world *world, void *arg)
+{
+    comparing *self = arg;
+    ist_comm *comm = NULL;
+    ist_comm_desc desc = {.size = sizeof desc, .lsa_size_max = self->policy.lsa_size_max};
+    ist_status status = ist_comm_open(world, &desc, &comm);
+    if (status != IST_OK) {
+        return status;
+    }
+    if (ist_world_rank(world) == 0) {
+        status = ist_topology_compare(self->topology, &self->policy, comm, &self->found);
+    }
+    ist_status closed = ist_comm_close(comm);
+    return status != IST_OK ? status : closed;
+}
+
+static void say(const ist_topology_comparison *found)
+{
+    printf("    load/store team: %" PRIu32 ", predicted %" PRIu32 "%s\n", found->lsa_size_found,
+           found->lsa_size_predicted,
+           found->lsa_size_found == found->lsa_size_predicted ? "" : "   <- differs");
+    printf("    GIN: %s, predicted %s%s\n", found->gin_found != 0 ? "yes" : "no",
+           found->gin_predicted != 0 ? "yes" : "no",
+           (found->gin_found != 0) == (found->gin_predicted != 0) ? "" : "   <- differs");
+    if (found->gin_reason_predicted != NULL) {
+        printf("    topology: %s\n", found->gin_reason_predicted);
+    }
+}
+
+int cli_topo_compare(const ist_topology *topology, const cli_topo_options *options)
+{
+    ist_topology_info info = {.size = sizeof info};
+    comparing self = {.topology = topology, .policy = cli_topo_policy(options)};
+    self.found.size = sizeof self.found;
+    ist_status status = ist_topology_query(topology, &info);
+    if (status != IST_OK || info.gpu_count == 0) {
+        return cli_failed(COMMAND, "nothing to compare: the topology has no GPU");
+    }
+    ist_world_desc desc = {
+        .size = sizeof desc, .rank_count = info.gpu_count, .backend = options->backend};
+    status = ist_world_run(&desc, rank_main, &self, NULL);
+    if (status != IST_OK) {
+        return cli_failed(COMMAND, "%s: %s", options->backend, cli_error_text(status));
+    }
+    say(&self.found);
+    return self.found.difference_count == 0 ? cli_put(COMMAND, "") : CLI_FAILED;
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Words with a memory order. A word keeps its newest stores; a load returns any that the memory model
+ * allows and the scheduler picks: none that is older than one the reader knows of, or has read. That
+ * is how stores become visible late and in any order, to each reader by itself (CDSChecker, Norris
+ * and Demsky, OOPSLA 2013). Releases and acquires meet only where the scopes of both reach the other
+ * (as in PTX, and in GPUMC's model). A load returns before later stores: no value comes from the
+ * future (as in RC11, Lahav et al., PLDI 2017).
+ */
+#include "sim_explore.h"
+
+#include <string.h>
+
+#define SIM_WORDS_FIRST 1024u
+/* A load that polls gets the newest store after so many older ones. */
+#define SIM_STALE_IN_ROW 2u
+
+/* ---- table ----------------------------------------------------------------------------------- */
+
+static sim_word *sim_word_slot(sim_word *words, uint32_t room, uint32_t generation,
+                               uint64_t address)
+{
+    uint32_t at = (uint32_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1u);
+    while (words[at].generation == generation && words[at].address != address) {
+        at = (at + 1u) & (room - 1u);
+    }
+    return &words[at];
+}
+
+static bool sim_words_grow(sim_explore *explore)
+{
+    uint32_t room = explore->word_room == 0 ? SIM_WORDS_FIRST : explore->word_room * 2u;
+    sim_word *words = ist_alloc(room, sizeof(*words));
+    uint64_t *list = ist_alloc(room, sizeof(*list));
+    if (words == NULL || list == NULL) {
+        ist_free(words);
+        ist_free(list);
+        return false;
+    }
+    if (explore->word_count > 0) {
+        memcpy(list, explore->word_list, explore->word_count * sizeof(*list));
+    }
+    ist_free(explore->word_list);
+    explore->word_list = list;
+    for (uint32_t i = 0; i < explore->word_room; ++i) {
+        const sim_word *old = &explore->words[i];
+        if (old->generation == explore->generation) {
+            *sim_word_slot(words, room, explore->generation, old->address) = *old;
+        }
+    }
+    ist_free(explore->words);
+    explore->words = words;
+    explore->word_room = room;
+    return true;
+}
+
+void sim_words_begin(sim_explore *explore)
+{
+    explore->word_count = 0;
+    ++explore->generation;
+}
+
+static sim_word *sim_word_find(sim_explore *explore, const void *address)
+{
+    if (explore->word_count == 0) {
+        return NULL;
+    }
+    sim_word *word = sim_word_slot(explore->words, explore->word_room, explore->generation,
+                                   (uint64_t)(uintptr_t)address);
+    return word->generation == explore->generation && word->width != 0 ? word : NULL;
+}
+
+static uint64_t sim_word_now(const void *word, uint32_t width)
+{
+    return width == 4 ? *(const uint32_t *)word : *(const uint64_t *)word;
+}
+
+static void sim_word_push(sim_word *word, uint64_t value, sim_epoch epoch, uint32_t device,
+                          uint32_t system)
+{
+    if (word->next - word->first == SIM_STORES_KEPT) {
+        ++word->first;
+    }
+    word->stores[word->next++ % SIM_STORES_KEPT] = (sim_store_seen){value, epoch, {device, system}};
+}
+
+static sim_word *sim_word_entry(sim_explore *explore, const void *address)
+{
+    if (explore->word_count + explore->word_count / 2u >= explore->word_room &&
+        !sim_words_grow(explore)) {
+        return NULL;
+    }
+    sim_word *word = sim_word_slot(explore->words, explore->word_room, explore->generation,
+                                   (uint64_t)(uintptr_t)address);
+    if (word->generation != explore->generation) {
+        explore->word_list[explore->word_count++] = (uint64_t)(uintptr_t)address;
+        word->address = (uint64_t)(uintptr_t)address;
+        word->generation = explore->generation;
+        word->width = 0;
+        sim_shadow_has_word(explore, address);
+    }
+    return word;
+}
+
+/* The word's entry; a new one begins with the value that memory holds, which all know. */
+static sim_word *sim_word_make(sim_explore *explore, const void *address, uint32_t width)
+{
+    sim_word *word = sim_word_entry(explore, address);
+    if (word == NULL) {
+        return NULL;
+    }
+    bool lost = word->width != width || word->stores[(word->next - 1u) % SIM_STORES_KEPT].value !=
+                                            sim_word_now(address, width);
+    if (lost) { /* new, or rows have been written over it */
+        word->width = width;
+        word->first = 0;
+        word->next = 0;
+        word->seen_count = 0;
+        word->stale_reads = 0;
+        sim_word_push(word, sim_word_now(address, width), sim_epoch_of(0, 1, SIM_STRONG_SYSTEM), 0,
+                      0);
+    }
+    return word;
+}
+
+void sim_words_forget(sim_explore *explore, const void *address, uint64_t bytes)
+{
+    uint64_t begin = (uint64_t)(uintptr_t)address;
+    for (uint32_t i = 0; i < explore->word_count; ++i) {
+        if (explore->word_list[i] >= begin && explore->word_list[i] < begin + bytes) {
+            sim_word_slot(explore->words, explore->word_room, explore->generation,
+                          explore->word_list[i])
+                ->width = 0;
+        }
+    }
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+static bool sim_releases(ist_order order)
+{
+    return order == IST_RELEASE || order == IST_ACQ_REL;
+}
+
+static bool sim_acquires(ist_order order)
+{
+    return order == IST_ACQUIRE || order == IST_ACQ_REL;
+}
+
+static sim_class sim_class_of(ist_scope scope)
+{
+    return scope == IST_SCOPE_SYSTEM   ? SIM_STRONG_SYSTEM
+           : scope == IST_SCOPE_DEVICE ? SIM_STRONG_DEVICE
+                                       : SIM_WEAK;
+}
+
+static sim_epoch sim_word_epoch(const sim_explore *explore, uint32_t number, ist_scope scope)
+{
+    return sim_epoch_of(number, explore->agents[number].clock[number], sim_class_of(scope));
+}
+
+/* What the agent has seen, or somebody whose look happened before: nobody goes back behind it. */
+static uint32_t sim_word_floor(const sim_explore *explore, const sim_word *word, uint32_t number)
+{
+    const sim_agent *agent = &explore->agents[number];
+    uint32_t floor = word->first;
+    for (uint32_t i = 0; i < word->seen_count; ++i) {
+        bool known = word->seen[i].agent == number ||
+                     word->seen[i].clock <= agent->clock[word->seen[i].agent];
+        floor = known && word->seen[i].order > floor ? word->seen[i].order : floor;
+    }
+    return floor;
+}
+
+static void sim_word_saw(const sim_explore *explore, sim_word *word, uint32_t number,
+                         uint32_t order)
+{
+    uint32_t at = 0;
+    while (at < word->seen_count && word->seen[at].agent != number) {
+        ++at;
+    }
+    if (at ==
+        SIM_SEEN_KEPT) { /* more readers than are kept: one may be offered an old value again */
+        at = number % SIM_SEEN_KEPT;
+    } else if (at == word->seen_count) {
+        ++word->seen_count;
+    }
+    word->seen[at].agent = number;
+    word->seen[at].clock = explore->agents[number].clock[number];
+    word->seen[at].order = order;
+}
+
+/* Joins what the store released, now or at the reader's next acquire fence. */
+static void sim_word_sync(sim_explore *explore, uint32_t number, const sim_store_seen *store,
+                          bool acquires, ist_scope scope)
+{
+    sim_agent *agent = &explore->agents[number];
+    const sim_agent *writer = &explore->agents[sim_epoch_agent(store->epoch)];
+    uint32_t far = writer->rank != agent->rank ? 1u : 0u;
+    ist_scope needed = far ? IST_SCOPE_SYSTEM : IST_SCOPE_DEVICE;
+    uint32_t released = store->released[far];
+    if (released == 0 || scope < needed) {
+        return;
+    }
+    if (acquires) {
+        sim_agent_join(explore, number, released);
+        return;
+    }
+    const sim_snapshot *snapshot = &explore->snapshots[released];
+    uint32_t *pending = agent->acquired[far];
+    for (uint32_t i = 0; i < snapshot->width; ++i) {
+        pending[i] = pending[i] < snapshot->clock[i] ? snapshot->clock[i] : pending[i];
+    }
+    agent->acquired_any[far] = true;
+}
+
+/* Order of the oldest store that the agent may still read. */
+static uint32_t sim_word_oldest(const sim_explore *explore, const sim_word *word, uint32_t number,
+                                uint32_t seen)
+{
+    uint32_t oldest = word->next - 1u;
+    while (
+        oldest > word->first && oldest > seen &&
+        !sim_agent_knows(&explore->agents[number], word->stores[oldest % SIM_STORES_KEPT].epoch)) {
+        --oldest;
+    }
+    return oldest;
+}
+
+uint64_t sim_word_load(sim_explore *explore, uint32_t number, const void *address, uint32_t width,
+                       ist_order order, ist_scope scope, const char *call)
+{
+    sim_shadow_access(explore, number, address, width, false, sim_class_of(scope), call);
+    sim_word *word = sim_word_find(explore, address);
+    uint64_t now = sim_word_now(address, width);
+    if (word == NULL || word->width != width ||
+        word->stores[(word->next - 1u) % SIM_STORES_KEPT].value != now) {
+        return now;
+    }
+    uint32_t newest = word->next - 1u;
+    const sim_store_seen *last = &word->stores[newest % SIM_STORES_KEPT];
+    uint32_t chosen = newest;
+    if (!sim_agent_knows(&explore->agents[number], last->epoch)) {
+        uint32_t floor = sim_word_floor(explore, word, number);
+        uint32_t oldest = sim_word_oldest(explore, word, number, floor);
+        uint32_t older = word->stale_reads < SIM_STALE_IN_ROW
+                             ? sim_choose_value(explore, newest - oldest + 1u)
+                             : 0;
+        word->stale_reads = older > 0 ? word->stale_reads + 1u : 0;
+        chosen = newest - older;
+        sim_word_saw(explore, word, number, chosen);
+    }
+    const sim_store_seen *store = &word->stores[chosen % SIM_STORES_KEPT];
+    sim_word_sync(explore, number, store, sim_acquires(order), scope);
+    return store->value;
+}
+
+void sim_word_acquire(sim_explore *explore, uint32_t number, const void *address, uint32_t width,
+                      ist_scope scope, bool acquires, const char *call)
+{
+    sim_shadow_access(explore, number, address, width, false, sim_class_of(scope), call);
+    sim_word *word = sim_word_find(explore, address);
+    if (word == NULL || word->width != width) {
+        return;
+    }
+    uint32_t newest = word->next - 1u;
+    sim_word_saw(explore, word, number, newest);
+    sim_word_sync(explore, number, &word->stores[newest % SIM_STORES_KEPT], acquires, scope);
+}
+
+static void sim_word_write(void *word, uint64_t value, uint32_t width)
+{
+    if (width == 4) {
+        *(uint32_t *)word = (uint32_t)value;
+    } else {
+        *(uint64_t *)word = value;
+    }
+}
+
+/* What a store makes available: to its own rank, and to others. */
+static void sim_word_released(sim_explore *explore, uint32_t number, ist_order order,
+                              ist_scope scope, uint32_t released[2])
+{
+    const sim_agent *agent = &explore->agents[number];
+    if (sim_releases(order) && scope >= IST_SCOPE_DEVICE) {
+        released[0] = sim_agent_release(explore, number);
+        released[1] = scope == IST_SCOPE_SYSTEM ? released[0] : 0;
+        return;
+    }
+    released[0] = scope >= IST_SCOPE_DEVICE ? agent->released[0] : 0;
+    released[1] = scope == IST_SCOPE_SYSTEM ? agent->released[1] : 0;
+}
+
+void sim_word_store(sim_explore *explore, uint32_t number, void *address, uint64_t value,
+                    uint32_t width, ist_order order, ist_scope scope, const char *call)
+{
+    sim_shadow_access(explore, number, address, width, true, sim_class_of(scope), call);
+    sim_epoch epoch = sim_word_epoch(explore, number, scope);
+    sim_word *word = sim_word_make(explore, address, width);
+    uint32_t released[2];
+    sim_word_released(explore, number, order, scope, released);
+    if (word != NULL) {
+        sim_word_push(word, value, epoch, released[0], released[1]);
+        sim_word_saw(explore, word, number, word->next - 1u);
+    }
+    sim_word_write(address, value, width);
+}
+
+void sim_word_arrive(sim_explore *explore, uint32_t number, void *address, uint64_t value,
+                     uint32_t width, uint32_t released)
+{
+    sim_shadow_access(explore, number, address, width, true, SIM_STRONG_SYSTEM, "store");
+    sim_word *word = sim_word_make(explore, address, width);
+    if (word != NULL) {
+        sim_word_push(word, value, sim_word_epoch(explore, number, IST_SCOPE_SYSTEM), released,
+                      released);
+    }
+    sim_word_write(address, value, width);
+}
+
+uint64_t sim_word_update(sim_explore *explore, uint32_t number, uint64_t *address, sim_word_op op,
+                         uint64_t operand, uint64_t expected, ist_order order, ist_scope scope)
+{
+    sim_shadow_access(explore, number, address, 8, true, sim_class_of(scope), "atomic");
+    sim_epoch epoch = sim_word_epoch(explore, number, scope);
+    uint64_t before = *address;
+    sim_word *word = sim_word_make(explore, address, 8);
+    sim_store_seen last = {before, 0, {0, 0}};
+    if (word != NULL) {
+        last = word->stores[(word->next - 1u) % SIM_STORES_KEPT];
+        sim_word_sync(explore, number, &last, sim_acquires(order), scope);
+    }
+    if (op == SIM_WORD_SWAP && before != expected) {
+        return before;
+    }
+    uint32_t released[2];
+    sim_word_released(explore, number, order, scope, released);
+    /* An update continues the release of the store that it replaces. */
+    for (uint32_t s = 0; s < 2; ++s) {
+        released[s] = sim_snapshot_join(explore, released[s], last.released[s]);
+    }
+    uint64_t after = op == SIM_WORD_ADD   ? before + operand
+                     : op == SIM_WORD_AND ? (before & operand)
+                                          : operand;
+    if (word != NULL) {
+        sim_word_push(word, after, epoch, released[0], released[1]);
+        sim_word_saw(explore, word, number, word->next - 1u);
+    }
+    *address = after;
+    return before;
+}
+
+void sim_words_acquire(sim_explore *explore, uint32_t number, const void *mem, uint64_t bytes)
+{
+    const uint8_t *base = mem;
+    for (uint64_t at = 0; explore->word_count > 0 && at + 8u <= bytes; at += 8u) {
+        sim_word *word = sim_word_find(explore, base + at);
+        if (word != NULL) {
+            sim_word_sync(explore, number, &word->stores[(word->next - 1u) % SIM_STORES_KEPT], true,
+                          IST_SCOPE_SYSTEM);
+        }
+    }
+}
+
+/* ---- signals and counters -------------------------------------------------------------------- */
+
+/* Keys are entries without a value: one store that all raises add to. */
+#define SIM_KEY_WIDTH 1u
+
+static sim_word *sim_key_make(sim_explore *explore, const void *key)
+{
+    sim_word *word = sim_word_entry(explore, key);
+    if (word != NULL && word->width != SIM_KEY_WIDTH) {
+        word->width = SIM_KEY_WIDTH;
+        word->stores[0] = (sim_store_seen){0, sim_epoch_of(0, 1, SIM_STRONG_SYSTEM), {0, 0}};
+    }
+    return word;
+}
+
+void sim_key_release(sim_explore *explore, const void *key, uint32_t released)
+{
+    sim_word *word = sim_key_make(explore, key);
+    if (word != NULL) {
+        sim_store_seen *store = &word->stores[0];
+        released = sim_snapshot_join(explore, store->released[1], released);
+        store->released[0] = store->released[1] = released;
+    }
+}
+
+void sim_key_acquire(sim_explore *explore, uint32_t number, const void *key, bool acquires)
+{
+    sim_word *word = sim_word_find(explore, key);
+    if (word != NULL) {
+        sim_word_sync(explore, number, &word->stores[0], acquires, IST_SCOPE_SYSTEM);
+    }
+}

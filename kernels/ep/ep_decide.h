@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * @file ep_decide.h
+ * Who takes part in an operation: one answer for all blocks of the launch, before any of them
+ * consumes.
+ *
+ * Together. In a team of few ranks every block waits for the ready flags itself. The first that has
+ * all of them sets the decision word by compare-swap; the others adopt what they find there, and
+ * with it what the first has acquired. Nothing is handed from block to block, so the wait ends one
+ * hop after the last flag; and what the swap found is looked at only before rows are touched, so
+ * that nothing waits for it: until then a block goes by its own proposal, which is what it finds
+ * but for a fault in that very moment.
+ *
+ * Apart. Where flags are missing after a slice of the deadline, and always with network peers or many
+ * ranks, block 0 decides alone: it claims the word, so that nobody decides together any more, waits,
+ * gives peers up, checks what came, writes the verdict, and releases the word. Peers are given up
+ * only after the claim: whoever is told that it is out may change its rows, and no block may then be
+ * reading them.
+ *
+ * The word: its number (one more than the last), then either a bit for each rank that takes part, or
+ * IST_EP_DECIDED_APART, with 1 once the verdict is there.
+ */
+#ifndef IST_EP_DECIDE_H
+#define IST_EP_DECIDE_H
+
+#include "ep_wire.h"
+
+/** Results that say why a rank that came is not used. */
+#define IST_EP_RESULT_BROKEN 16u /* its metadata or rows did not all come */
+#define IST_EP_RESULT_SHAPE 17u  /* it runs another operation */
+#define IST_EP_RESULT_LEFT 18u   /* it was given up by others, and its rows may change */
+
+/** What a block knows once it has decided, or adopted a decision. */
+typedef struct ist_ep_decision {
+    uint64_t word;    /**< of the state; 0: the wait was aborted */
+    uint64_t found;   /**< the elected lane's: what it found in place of the last word */
+    uint32_t outcome; /**< ist_wire_outcome */
+    uint32_t here;    /**< 1: decided together; the metadata of all sources lies in scratch */
+    uint32_t pending; /**< 1: `found` is still to be looked at */
+    uint32_t reserved;
+} ist_ep_decision;
+
+/* ---- waiting ---------------------------------------------------------------------------------- */
+
+IST_DEVICE_FN ist_wire_want ist_ep_want(const ist_ep_op_view *op, ist_ep_flag flag)
+{
+    ist_wire_want want;
+    want.channel = ist_ep_flag_of(op, flag);
+    want.tag = op->tag;
+    want.position = 0;
+    want.deadline_ns = op->args->deadline_ns;
+    want.operation =
+        op->args->operation == IST_EP_OP_DISPATCH ? IST_DEV_OP_EP_DISPATCH : IST_DEV_OP_EP_COMBINE;
+    want.reserved = 0;
+    return want;
+}
+
+/** One slice of a wait for a flag of all active ranks. @return how many are missing. Collective. */
+IST_DEVICE_FN uint32_t ist_ep_await_slice(ist_coop *coop, const ist_ep_op_view *op,
+                                          ist_ep_flag flag, uint64_t start, uint8_t *results)
+{
+    ist_wire wire = ist_ep_wire_of(op);
+    ist_wire_want want = ist_ep_want(op, flag);
+    return ist_wire_wait_slice(coop, &wire, &want, 1, start, results);
+}
+
+/** The rest of a wait that began at `start`. @return ist_wire_outcome. Collective. */
+IST_DEVICE_RARE_FN uint32_t ist_ep_await_on(ist_coop *coop, ist_ep_op_view op, ist_ep_flag flag,
+                                            uint64_t start, uint8_t *results)
+{
+    ist_wire_want want = ist_ep_want(&op, flag);
+    want.position =
+        (uint32_t)flag + ist_load_u64(coop, &op.state->position, IST_RELAXED, IST_SCOPE_DEVICE);
+    return ist_wire_wait_on(coop, ist_ep_wire_of(&op), want, start, results);
+}
+
+/** Waits for a flag of all active ranks. @return ist_wire_outcome. Collective. */
+IST_DEVICE_FN uint32_t ist_ep_await_peers(ist_coop *coop, const ist_ep_op_view *op,
+                                          ist_ep_flag flag, uint8_t *results)
+{
+    uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, op->dev));
+    uint32_t outcome = IST_WIRE_DONE;
+    if (ist_ep_await_slice(coop, op, flag, start, results) != 0) {
+        IST_RARELY(coop, outcome = ist_ep_await_on(coop, *op, flag, start, results));
+    }
+    return outcome;
+}
+
+/* ---- together --------------------------------------------------------------------------------- */
+
+/** The number of this launch's decision, in place. */
+IST_DEVICE_FN uint64_t ist_ep_decision_number(const ist_ep_op_view *op)
+{
+    return ((op->before->decided_base >> IST_EP_DECIDED_BITS) + 1u) << IST_EP_DECIDED_BITS;
+}
+
+/** Whether blocks may decide together. Equal in all blocks. */
+IST_DEVICE_FN int ist_ep_may_decide_together(const ist_ep_op_view *op)
+{
+    return !op->network && op->ranks <= IST_EP_DECIDED_RANKS_MAX &&
+           op->ranks * op->args->at.meta_bytes <= IST_EP_CHUNK_BYTES &&
+           op->args->at.work_bytes == 0;
+}
+
+/** Sets the word, unless another block has. @return what was there: decided_base if it did. Lane. */
+IST_DEVICE_FN uint64_t ist_ep_set_decision(ist_coop *coop, const ist_ep_op_view *op, uint64_t word)
+{
+    return ist_compare_swap_u64(coop, &op->state->decided, op->before->decided_base, word,
+                                IST_ACQ_REL, IST_SCOPE_DEVICE);
+}
+
+/** What the flags of a slice amount to: a word, or 0 when not all can be used. Lane. */
+IST_DEVICE_FN uint64_t ist_ep_proposal(const ist_ep_op_view *op, const uint64_t *notices,
+                                       const uint8_t *results)
+{
+    uint64_t word = ist_ep_decision_number(op);
+    int fine = 1;
+    IST_ROLLED
+    for (uint32_t peer = 0; peer < op->ranks; ++peer) {
+        int left = (notices[peer] & IST_WIRE_LEAVES) != 0 &&
+                   notices[peer] >> IST_WIRE_EPOCH_BITS == op->generation;
+        word |= (uint64_t)(results[peer] == IST_WAIT_DONE) << peer;
+        fine = fine && !(left && results[peer] == IST_WAIT_DONE);
+    }
+    return fine ? word : 0;
+}
+
+/** The metadata of all sources, as their flags have released it, into scratch. Collective. */
+IST_DEVICE_FN void ist_ep_fetch_all(ist_coop *coop, const ist_ep_op_view *op)
+{
+    void *records = ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
+    ist_row_copy(coop, records, ist_ep_at(op, op->base + op->args->at.meta),
+                 op->ranks * op->args->at.meta_bytes);
+}
+
+/**
+ * Waits a slice for the flags of all active ranks and proposes what they amount to. @return the
+ * word, or 0: there is no proposal, and `results` are those of the slice. `found` is the elected
+ * lane's. Collective.
+ */
+IST_DEVICE_FN uint64_t ist_ep_decide_together(ist_coop *coop, const ist_ep_op_view *op,
+                                              uint64_t start, uint8_t *results, uint64_t *found)
+{
+    ist_wire wire = ist_ep_wire_of(op);
+    uint64_t *notices =
+        (uint64_t *)ist_coop_scratch(coop, IST_WIRE_SCRATCH_COPY, IST_WIRE_PIECE * 8u);
+    ist_row_copy(coop, notices, ist_wire_word(coop, wire.service, wire.notices, 0),
+                 op->ranks * 8u);
+    if (ist_ep_await_slice(coop, op, IST_EP_READY, start, results) != 0 || op->out) {
+        return 0;
+    }
+    ist_ep_fetch_all(coop, op);
+    uint64_t mine = ist_ep_proposal(op, notices, results);
+    if (mine != 0 && op->blocks > 1u && ist_coop_elect(coop)) {
+        *found = ist_ep_set_decision(coop, op, mine);
+    }
+    ist_coop_sync(coop);
+    return mine;
+}
+
+/* ---- apart: block 0 ---------------------------------------------------------------------------- */
+
+/** How far the wait for the flags is when blocks have not decided together. */
+typedef struct ist_ep_late {
+    uint64_t start;  /**< of the wait */
+    uint32_t waited; /**< 1: the first slice has passed, its results are there */
+    uint32_t alone;  /**< 1: this block decides */
+} ist_ep_late;
+
+/**
+ * Begins the receive half; nobody counts yet. @return ist_wire_outcome of the wait for the ready
+ * flags. Collective.
+ */
+IST_DEVICE_FN uint32_t ist_ep_begin_receive(ist_coop *coop, const ist_ep_op_view *op,
+                                            const ist_ep_late *late, uint8_t *results)
+{
+    ist_wire wire = ist_ep_wire_of(op);
+    ist_coop_sync(coop);
+    /* Notices that nobody has noted yet are found by the wait, if it lasts, and after the last read:
+       looking for them here would cost every operation a chain of loads. */
+    if (ist_wire_out(coop, &wire)) {
+        IST_EACH_LANE (coop, peer, op->ranks) {
+            results[peer] = IST_WAIT_MASKED;
+        }
+        ist_coop_sync(coop);
+        return IST_WIRE_EVICTED;
+    }
+    uint32_t outcome = IST_WIRE_DONE;
+    if (late->waited || ist_ep_await_slice(coop, op, IST_EP_READY, late->start, results) != 0) {
+        outcome = ist_ep_await_on(coop, *op, IST_EP_READY, late->start, results);
+    }
+    IST_EACH_LANE (coop, peer, op->ranks) {
+        if (results[peer] == IST_WAIT_DONE && ist_wire_left(coop, &wire, peer)) {
+            results[peer] = IST_EP_RESULT_LEFT;
+        }
+    }
+    ist_coop_sync(coop);
+    return outcome;
+}
+
+/** Why a rank that came is dropped. */
+IST_DEVICE_FN int32_t ist_ep_reason(uint8_t result)
+{
+    return result == IST_EP_RESULT_SHAPE  ? IST_ERR_MISMATCH
+           : result == IST_EP_RESULT_LEFT ? IST_ERR_RANK_LOST
+                                          : IST_ERR_REMOTE;
+}
+
+/** Drops the ranks that are not used though they came, and tells them. Collective. */
+IST_DEVICE_RARE_FN void ist_ep_reject_marked(ist_coop *coop, ist_ep_op_view op,
+                                             const uint8_t *results)
+{
+    const ist_ep_layout_map *at = &op.args->at;
+    ist_wire wire = ist_ep_wire_of(&op);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op.dev), op.dev);
+    ist_coop_sync(coop);
+    IST_EACH_LANE (coop, peer, op.ranks) {
+        int shape = results[peer] == IST_EP_RESULT_SHAPE;
+        marks[peer] = results[peer] >= IST_EP_RESULT_BROKEN;
+        if (marks[peer]) {
+            const uint64_t *words = (const uint64_t *)(const void *)ist_ep_at(
+                &op, op.base + at->meta + peer * at->meta_bytes);
+            uint64_t seen = ist_load_u64(coop, words + shape, IST_RELAXED, IST_SCOPE_SYSTEM);
+            ist_wire_drop(coop, op.dev, ist_ep_reason(results[peer]), peer,
+                          op.args->operation == IST_EP_OP_DISPATCH ? IST_DEV_OP_EP_DISPATCH
+                                                                   : IST_DEV_OP_EP_COMBINE,
+                          shape ? ist_ep_shape(op.args) : op.tag, seen, 0);
+        }
+    }
+    ist_coop_sync(coop);
+    ist_wire_notify(coop, &wire, marks);
+}
+
+/** As ist_ep_reject_marked(), if there are any. @return IST_EP_MIXED or 0. Collective. */
+IST_DEVICE_FN uint32_t ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op, const uint8_t *results)
+{
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op->dev);
+    ist_coop_sync(coop);
+    if (ist_coop_elect(coop)) {
+        head->lost = 0;
+        head->waiting = 0;
+    }
+    ist_coop_sync(coop);
+    IST_EACH_LANE (coop, peer, op->ranks) {
+        if (results[peer] >= IST_EP_RESULT_BROKEN) {
+            head->lost = 1;
+        }
+        if (results[peer] == IST_EP_RESULT_SHAPE) {
+            head->waiting = 1;
+        }
+    }
+    ist_coop_sync(coop);
+    uint32_t mixed = head->waiting != 0 ? IST_EP_MIXED : 0u;
+    if (head->lost) {
+        IST_RARELY(coop, ist_ep_reject_marked(coop, *op, results));
+    }
+    return mixed;
+}
+
+/** Makes known who takes part. Collective. */
+IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, uint8_t *results,
+                                  uint32_t outcome)
+{
+    uint64_t *verdict = (uint64_t *)(void *)ist_ep_at(op, op->args->at.verdict);
+    int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) != 0;
+    ist_coop_sync(coop);
+    IST_EACH_LANE (coop, peer, op->ranks) {
+        results[peer] = !none && results[peer] == IST_WAIT_DONE; /* as marks */
+    }
+    ist_coop_sync(coop);
+    IST_EACH_LANE (coop, w, ist_ep_word_count(op->ranks)) {
+        ist_store_u64(coop, verdict + w, ist_ep_word_from(results, w, op->ranks), IST_RELAXED,
+                      IST_SCOPE_DEVICE);
+    }
+    if (ist_coop_elect(coop)) {
+        ist_store_u64(coop, &op->state->outcome, outcome, IST_RELAXED, IST_SCOPE_DEVICE);
+    }
+    ist_coop_sync(coop);
+    if (op->blocks > 1u && ist_coop_elect(coop)) {
+        ist_store_u64(coop, &op->state->decided,
+                      ist_ep_decision_number(op) | IST_EP_DECIDED_APART | 1u, IST_RELEASE,
+                      IST_SCOPE_DEVICE);
+    }
+}
+
+/** Block 0 takes the decision to itself. @return the word that is there now. Collective. */
+IST_DEVICE_RARE_FN uint64_t ist_ep_claim(ist_coop *coop, ist_ep_op_view op)
+{
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op.dev);
+    uint64_t mine = ist_ep_decision_number(&op) | IST_EP_DECIDED_APART;
+    ist_coop_sync(coop);
+    if (ist_coop_elect(coop)) {
+        uint64_t before =
+            op.blocks > 1u ? ist_ep_set_decision(coop, &op, mine) : op.before->decided_base;
+        head->now = before == op.before->decided_base ? mine : before;
+    }
+    ist_coop_sync(coop);
+    uint64_t word = head->now;
+    ist_coop_sync(coop);
+    return word;
+}
+
+/* ---- every block -------------------------------------------------------------------------------- */
+
+/** The word once block 0 has decided apart. */
+IST_DEVICE_FN uint64_t ist_ep_word_apart(const ist_ep_op_view *op)
+{
+    return ist_ep_decision_number(op) | IST_EP_DECIDED_APART | 1u;
+}
+
+/** Decides together where that can be: sets all of `decision` if so. @return whether it did; else
+ *  `late` says how far the wait is, and who decides. Collective. */
+IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op,
+                                      ist_ep_late *late, ist_ep_decision *decision)
+{
+    uint8_t *results = ist_ep_results(coop, op->ranks);
+    int together = ist_ep_may_decide_together(op);
+    uint64_t claim = ist_ep_decision_number(op) | IST_EP_DECIDED_APART;
+    decision->word = 0;
+    decision->found = op->before->decided_base;
+    decision->outcome = IST_WIRE_DONE;
+    decision->here = 1;
+    decision->pending = op->blocks > 1u;
+    decision->reserved = 0;
+    late->start = ist_wire_now(coop, ist_wire_scratch_of(coop, op->dev));
+    late->waited = (uint32_t)together;
+    late->alone = op->block == 0;
+    if (together) {
+        decision->word =
+            ist_ep_decide_together(coop, op, late->start, results, &decision->found);
+    }
+    if (together && decision->word == 0 && op->block == 0) {
+        IST_RARELY(coop, late->alone = ist_ep_claim(coop, *op) == claim);
+    }
+    return decision->word != 0;
+}
+
+/** Waits for a decision that this block did not take part in. @return 0: aborted. Collective. */
+IST_DEVICE_RARE_FN uint64_t ist_ep_await_decision(ist_coop *coop, ist_ep_op_view op)
+{
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op.dev);
+    uint64_t claim = ist_ep_decision_number(&op) | IST_EP_DECIDED_APART;
+    uint64_t least = ist_ep_decision_number(&op);
+    uint64_t word = claim;
+    while (word == claim) { /* at most twice: the claim, then what follows it */
+        if (ist_ep_await_block(coop, &op, &op.state->decided, least) != IST_WAIT_DONE) {
+            return 0;
+        }
+        if (ist_coop_elect(coop)) {
+            head->now = ist_load_u64(coop, &op.state->decided, IST_ACQUIRE, IST_SCOPE_DEVICE);
+        }
+        ist_coop_sync(coop);
+        word = head->now;
+        least = claim + 1u;
+        ist_coop_sync(coop);
+    }
+    return word;
+}
+
+/** Takes over the decision of others, once there is one; of this block if it has decided alone.
+ *  Collective. */
+IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view op, uint32_t alone)
+{
+    uint64_t *verdict = ist_ep_verdict_of(coop, op.ranks);
+    ist_ep_decision decision;
+    uint64_t word = alone ? ist_ep_word_apart(&op) : ist_ep_await_decision(coop, op);
+    ist_coop_sync(coop);
+    decision.word = word;
+    decision.found = 0;
+    decision.outcome = word == 0 ? (uint32_t)IST_WIRE_ABORTED : (uint32_t)IST_WIRE_DONE;
+    decision.here = word != 0 && (word & IST_EP_DECIDED_APART) == 0;
+    decision.pending = 0;
+    decision.reserved = 0;
+    if (decision.here) {
+        uint8_t *results = ist_ep_results(coop, op.ranks);
+        ist_ep_fetch_all(coop, &op);
+        IST_EACH_LANE (coop, peer, op.ranks) {
+            results[peer] = (word >> peer & 1u) ? (uint8_t)IST_WAIT_DONE : (uint8_t)IST_WAIT_MASKED;
+        }
+    } else if (word != 0) {
+        ist_row_copy(coop, verdict, ist_ep_at(&op, op.args->at.verdict),
+                     8u * (uint64_t)ist_ep_word_count(op.ranks));
+        decision.outcome = (uint32_t)ist_load_u64(coop, &op.state->outcome, IST_RELAXED,
+                                                  IST_SCOPE_DEVICE);
+    }
+    ist_coop_sync(coop);
+    return decision;
+}
+
+/** Notes what the swap has found, where all lanes see it after the next sync. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_note_found(ist_coop *coop, const ist_ep_op_view *op,
+                                     const ist_ep_decision *decision)
+{
+    if (decision->pending && ist_coop_elect(coop)) {
+        ist_wire_scratch_of(coop, op->dev)->now =
+            decision->found == op->before->decided_base ? decision->word : decision->found;
+    }
+}
+
+/** After that sync: whether the launch has decided what this block goes by. Lane-parallel. */
+IST_DEVICE_FN int ist_ep_is_confirmed(ist_coop *coop, const ist_ep_op_view *op,
+                                      ist_ep_decision *decision)
+{
+    int pending = (int)decision->pending;
+    decision->pending = 0;
+    return !pending || ist_wire_scratch_of(coop, op->dev)->now == decision->word;
+}
+
+/** Both, for a block that has had no sync in between. Collective. */
+IST_DEVICE_FN int ist_ep_confirm(ist_coop *coop, const ist_ep_op_view *op,
+                                 ist_ep_decision *decision)
+{
+    if (!decision->pending) {
+        return 1;
+    }
+    ist_coop_sync(coop);
+    ist_ep_note_found(coop, op, decision);
+    ist_coop_sync(coop);
+    return ist_ep_is_confirmed(coop, op, decision);
+}
+
+/** Head of a source's metadata, fetched into scratch. */
+IST_DEVICE_FN ist_ep_head *ist_ep_head_here(ist_coop *coop, const ist_ep_op_view *op,
+                                            uint32_t source)
+{
+    uint8_t *records =
+        (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
+    return (ist_ep_head *)(void *)(records + source * op->args->at.meta_bytes);
+}
+
+/**
+ * What the metadata of a source that takes part amounts to, decided together: compares what came
+ * with what must have come. Every block finds the same, as the team's metadata stays as it is; whoever
+ * is wrong is left out by all and dropped by the last. Lane.
+ */
+IST_DEVICE_FN uint8_t ist_ep_judge_head(const ist_ep_op_view *op, const ist_ep_head *head,
+                                        uint64_t shape)
+{
+    int whole = head->tag == op->tag && head->rows <= op->args->geometry.tokens_max;
+    return !whole                 ? (uint8_t)IST_EP_RESULT_BROKEN
+           : head->shape != shape ? (uint8_t)IST_EP_RESULT_SHAPE
+                                  : (uint8_t)IST_WAIT_DONE;
+}
+
+/** Notes that a rank's rows broke while they were copied: it has not contributed. Lane. */
+IST_DEVICE_FN void ist_ep_break(ist_coop *coop, const ist_ep_op_view *op, uint32_t peer)
+{
+    uint64_t *word = (uint64_t *)(void *)ist_ep_at(op, op->args->at.broken) + peer / 64u;
+    uint64_t bit = UINT64_C(1) << (peer % 64u);
+    uint64_t seen = ist_load_u64(coop, word, IST_RELAXED, IST_SCOPE_DEVICE);
+    uint64_t before = ~seen;
+    while ((seen & bit) == 0 && before != seen) {
+        before = seen;
+        seen = ist_compare_swap_u64(coop, word, before, before | bit, IST_RELAXED,
+                                    IST_SCOPE_DEVICE);
+    }
+}
+
+#endif
