@@ -113,6 +113,7 @@ static void describe_links(cost_state *at)
 {
     cost_result *result = at->result;
     uint64_t best = 0;
+    result->bottleneck = COST_RESOURCE_COUNT;
     for (uint32_t i = 0; i < at->link_count; ++i) {
         const cost_resource kind = at->links[i].resource;
         const flow_link_usage usage = flow_usage(at->engine, i);

@@ -136,7 +136,8 @@ static uint64_t at_least_one(uint64_t value)
     return value > 0 ? value : 1;
 }
 
-/* Flows of one GPU that run at once; an operation that cannot fill its link shares out what it can. */
+/* Flows of one GPU that run at once; an operation that cannot fill its link shares out what it
+ * can. */
 static void set_caps(cost_emitter *to, const cost_phase *phase)
 {
     const cost_machine *machine = to->at->machine;

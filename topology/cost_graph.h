@@ -11,11 +11,13 @@
 /* From a cluster's line; sets no operations in `links`. */
 void cost_of_cluster(const ist_cluster *cluster, cost_machine *machine, cost_profile *links);
 
-/* From a sealed graph. Its machines have to be alike in what the model knows: GPUs, NICs that GPUs use,
- * NVLink domains. Rates are those of the first GPU and NIC. IST_ERR_UNSUPPORTED names what differs. */
+/* From a sealed graph. Its machines have to be alike in what the model knows: GPUs, NICs that GPUs
+ * use, NVLink domains. Rates are those of the first GPU and NIC. IST_ERR_UNSUPPORTED names what
+ * differs. */
 ist_status cost_of_graph(const topo_graph *graph, cost_machine *machine, cost_profile *links);
 
-/* `source`: a cluster's line, or what topo_load() takes: a file, "live". NULL: the default cluster. */
+/* `source`: a cluster's line, or what topo_load() takes: a file, "live". NULL: the default
+ * cluster. */
 ist_status cost_of_source(const char *source, cost_machine *machine, cost_profile *links);
 
 #endif

@@ -2,8 +2,8 @@
 /* What the files of the estimate share: classes of equal ranks, their links, operations under way.
  *
  * A block is the larger of node and domain. Blocks that an edit or a pair of ranks singles out are
- * special: each of their GPUs is a class of its own. All other blocks are alike; their ranks are one
- * class, or one for each place in the domain when there are special blocks.
+ * special: each of their GPUs is a class of its own. All other blocks are alike; their ranks are
+ * one class, or one for each place in the domain when there are special blocks.
  */
 #ifndef COST_INTERNAL_H
 #define COST_INTERNAL_H
@@ -85,8 +85,8 @@ ist_status cost_classes_make(cost_state *at);
 
 uint64_t cost_group_ranks(const cost_state *at, const cost_op *op);
 
-/* How many ranks of class `b` a rank of class `a` reaches by load and store; has in its group, itself
- * not counted; has at the same place of other domains. */
+/* How many ranks of class `b` a rank of class `a` reaches by load and store; has in its group,
+ * itself not counted; has at the same place of other domains. */
 uint64_t cost_lsa_peers(const cost_state *at, const cost_op *op, const cost_class *a,
                         const cost_class *b);
 uint64_t cost_all_peers(const cost_state *at, const cost_op *op, const cost_class *a,

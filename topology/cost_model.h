@@ -2,9 +2,9 @@
 /* What operations cost on a described machine: the model behind what-if, and behind the fit.
  *
  * A machine is nodes of GPUs with NICs; NVLink domains cut or span nodes. An operation is a few
- * phases one after the other; a phase is a set of flows that run together, and a latency on top. The
- * event engine shares the links among all flows that are under way, of all operations. Ranks that
- * the machine, the edits and the operations cannot tell apart are one class, computed once.
+ * phases one after the other; a phase is a set of flows that run together, and a latency on top.
+ * The event engine shares the links among all flows that are under way, of all operations. Ranks
+ * that the machine, the edits and the operations cannot tell apart are one class, computed once.
  *
  * Integers only: bytes, bytes per second, picoseconds. Nothing here has side effects.
  */
@@ -25,7 +25,7 @@
 
 /* ------------------------------------------------------------------------------------ profile */
 
-/* X(field, unit, default, meaning). One set of constants holds for an operation and an algorithm. */
+/* X(field, default, meaning). One set of constants holds for an operation and algorithm. */
 #define COST_KNOBS(X)                                                                              \
     X(overhead_ps, 4500000, "once an operation: launch, entry and exit")                           \
     X(lsa_step_ps, 1100000, "one dependent step inside an NVLink domain")                          \
@@ -87,7 +87,7 @@ typedef struct cost_edit {
     uint32_t num, den;
 } cost_edit;
 
-/* ------------------------------------------------------------------------------------ operations */
+/* ---------------------------------------------------------------------------------- operations */
 
 /* X(name, value, text) */
 #define COST_KINDS(X)                                                                              \
@@ -140,8 +140,8 @@ typedef enum cost_routing {
     COST_ROUTING_EVERY = 2   /* every (token, expert) pair travels, also two to one rank */
 } cost_routing;
 
-/* bytes: all-reduce, broadcast, p2p, put, copy: of one rank's buffer; all-gather: of the whole output;
- * reduce-scatter, all-to-all: of one rank's whole input. EP: not used. */
+/* bytes: all-reduce, broadcast, p2p, put, copy: of one rank's buffer; all-gather: of the whole
+ * output; reduce-scatter, all-to-all: of one rank's whole input. EP: not used. */
 typedef struct cost_op {
     cost_kind kind;
     cost_algorithm algorithm;
@@ -210,7 +210,7 @@ typedef struct cost_result {
         busiest_permille[COST_RESOURCE_COUNT]; /* bytes of the busiest link over what it could */
     char busiest[48];                          /* its name, over all kinds */
     char idle[128];                            /* names of idle links, as far as they fit */
-    cost_resource bottleneck;
+    uint32_t bottleneck; /* cost_resource of the busiest; COST_RESOURCE_COUNT: nothing moves */
     uint64_t event_count;
     uint32_t class_count;
     uint32_t op_count;
@@ -218,7 +218,8 @@ typedef struct cost_result {
     cost_op_result op[COST_OPS_MAX];
 } cost_result;
 
-/* expand: no collapse, every rank its own class. IST_ERR_UNSUPPORTED, IST_ERR_RANGE, IST_ERR_MEMORY. */
+/* expand: no collapse, every rank its own class. IST_ERR_UNSUPPORTED, IST_ERR_RANGE,
+ * IST_ERR_MEMORY. */
 ist_status cost_estimate(const cost_machine *machine, const cost_edit *edits, uint32_t edit_count,
                          const cost_op *ops, uint32_t op_count, bool expand, cost_result *result);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations as phases: who sends how much to whom, over how many dependent steps.
  *
- * Notation: n ranks of a group, P of them in a domain (an island), N = n / P islands. A ring runs in
- * P channels that leave each island by another rank, so all NICs work: of what a rank passes on,
- * (P - 1) / P stays in the island. Steps inside and between islands add up along the ring.
+ * Notation: n ranks of a group, P of them in a domain (an island), N = n / P islands. A ring runs
+ * in P channels that leave each island by another rank, so all NICs work: of what a rank passes
+ * on, (P - 1) / P stays in the island. Steps inside and between islands add up along the ring.
  */
 #include "cost_model.h"
 
@@ -137,7 +137,8 @@ static uint32_t all_reduce(const shape *at, cost_algorithm algorithm, uint64_t b
         phases[1] = to_all("gather", at, share);
         return 2;
     case COST_MULTICAST:
-        /* The switch reads all copies and writes all copies: each GPU gives its buffer and gets it. */
+        /* The switch reads all copies and writes all copies: each GPU gives its buffer and gets
+         * it. */
         phases[0] = (cost_phase){.name = "multicast",
                                  .pattern = COST_TO_SWITCH,
                                  .lsa_bytes = bytes + scale(bytes, 1, at->p),

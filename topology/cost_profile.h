@@ -80,8 +80,8 @@ void cost_profile_free(cost_profile *profile);
 /* The text of a profile, ending in a NUL; free with ist_free(). */
 ist_status cost_profile_print(const cost_profile *profile, char **text);
 
-/* Sets op->knobs, from the profile's operation of this kind and algorithm, else from its links, else
- * from `links` (the machine's description). profile may be NULL. */
+/* Sets op->knobs, from the profile's operation of this kind and algorithm, else from its links,
+ * else from `links` (the machine's description). profile may be NULL. */
 cost_confidence cost_profile_apply(const cost_profile *profile, const cost_profile *links,
                                    const cost_machine *machine, cost_op *op);
 

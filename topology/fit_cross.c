@@ -158,6 +158,21 @@ ist_status fit_cross_validate(const fit_table *table, fit_score *scores, fit_ser
     return status == IST_OK ? score_series(table, scores, series) : status;
 }
 
+/* What of a point's family was there to fit: sizes of the same world, other worlds, nothing. */
+static fit_way way_to_test(const fit_table *table, const uint8_t *used, const fit_point *point)
+{
+    fit_way way = FIT_BY_KIN;
+    for (uint32_t i = 0; i < table->count; ++i) {
+        if (used[i] && table->point[i].family == point->family) {
+            if (same_world(&table->point[i], point)) {
+                return FIT_BY_SIZE;
+            }
+            way = FIT_BY_WORLD;
+        }
+    }
+    return way;
+}
+
 ist_status fit_score_split(const fit_table *table, const uint8_t *mask, fit_score *scores,
                            fit_series_score *series)
 {
@@ -175,13 +190,7 @@ ist_status fit_score_split(const fit_table *table, const uint8_t *mask, fit_scor
         scores[i] = (fit_score){.way = FIT_BY_KIN};
     }
     for (uint32_t i = 0; i < table->count; ++i) {
-        for (uint32_t j = 0; j < table->count; ++j) {
-            const bool kept = used[j] && table->point[j].family == table->point[i].family;
-            const fit_way way = kept && same_world(&table->point[i], &table->point[j]) ? FIT_BY_SIZE
-                                : kept ? FIT_BY_WORLD
-                                       : FIT_BY_KIN;
-            scores[i].way = way < scores[i].way ? way : scores[i].way;
-        }
+        scores[i].way = way_to_test(table, used, &table->point[i]);
     }
     fit_model *model = NULL;
     ist_status status = fit_model_open(table, used, &model);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cross-validation of the fit: what is said about points that it has not seen.
  *
- * Points of one source with one number of ranks and nodes are left out together, and predicted from
- * the rest. A series whose family has no other world size cannot be judged so; there every fourth
- * power of two of the message sizes is left out at a time. Errors are taken per series (its median), then over series.
+ * Points of one source with one number of ranks and nodes are left out together, and predicted
+ * from the rest. A series whose family has no other world size cannot be judged so; there every
+ * fourth power of two of the message sizes is left out at a time. Errors are taken per series (its
+ * median), then over series.
  */
 #ifndef FIT_CROSS_H
 #define FIT_CROSS_H

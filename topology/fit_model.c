@@ -319,7 +319,7 @@ static bool belongs(const fit_point *point, bool family, uint32_t number)
     return (family ? point->family : point->branch) == number;
 }
 
-/* The points of a kin that are of one branch or family, starting from what is known of the larger. */
+/* The points of a kin that are of one branch or family; starts from what is known of the kin. */
 static ist_status fit_part(fit_model *model, const kin_fit *kin, bool family, uint32_t number,
                            const offsets *start, double narrow)
 {

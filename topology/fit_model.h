@@ -2,9 +2,9 @@
 /* Fits the constants of the cost model to timings, and predicts with what was fitted.
  *
  * Three layers, from physics to habit. The constants of a kin (one source, one kind of operation)
- * are found from vendors' figures as a prior; those of a family from those of its kin. What is left
- * over, as a function of message size and world size, is a smooth curve (kriging), which goes back to
- * the model where there is no data.
+ * are found from vendors' figures as a prior; those of a family from those of its kin. What is
+ * left over, as a function of message size and world size, is a smooth curve (kriging), which goes
+ * back to the model where there is no data.
  *
  * Doubles here, rounded when they become constants; the order of all sums is fixed.
  */

@@ -162,7 +162,7 @@ static void set_machine(fit_point *point, const fit_reader *from)
     point->nodes = log2((double)point->machine.node_count);
 }
 
-/* ------------------------------------------------------------------------------------ operations */
+/* ---------------------------------------------------------------------------------- operations */
 
 static double element_bytes(const char *dtype)
 {
@@ -485,13 +485,10 @@ ist_status fit_table_read(const char *text, size_t bytes, fit_table *table)
     return IST_OK;
 }
 
-ist_status fit_table_append(fit_table *table, const char *text, size_t bytes)
+ist_status fit_table_append(fit_table *table, fit_table *added)
 {
-    fit_table more;
-    const ist_status status = fit_table_read(text, bytes, &more);
-    if (status != IST_OK) {
-        return status;
-    }
+    fit_table more = *added;
+    *added = (fit_table){0};
     const uint32_t count = table->count + more.count;
     fit_table joined = {.count = count};
     joined.point = ist_alloc(count + 1u, sizeof *joined.point);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of timings, one a line: who measured what on which machine, as the cost model sees it. The
- * columns are named by the first line: id, system, hardware, n_gpus, gpus_per_node, lsa_domain_size,
- * n_nodes, op, algo_or_mode, dtype_dispatch, dtype_combine, tokens_per_rank, hidden, topk, experts,
- * bytes, metric (time_us or bw_GBs), value, bw_convention, notes. Others are not looked at.
+/* Tables of timings, one a line: who measured what on which machine, as the cost model sees it.
+ * The columns are named by the first line: id, system, hardware, n_gpus, gpus_per_node,
+ * lsa_domain_size, n_nodes, op, algo_or_mode, dtype_dispatch, dtype_combine, tokens_per_rank,
+ * hidden, topk, experts, bytes, metric (time_us or bw_GBs), value, bw_convention, notes. Others
+ * are not looked at.
  */
 #ifndef FIT_POINT_H
 #define FIT_POINT_H
@@ -42,8 +43,9 @@ typedef struct fit_table {
 ist_status fit_table_read(const char *text, size_t bytes, fit_table *table);
 void fit_table_free(fit_table *table);
 
-/* Reads more points behind those of `table`; on failure the table is as it was. */
-ist_status fit_table_append(fit_table *table, const char *text, size_t bytes);
+/* Puts the points of `added` behind those of `table`; `added` is gone. On failure the table is as it
+ * was. */
+ist_status fit_table_append(fit_table *table, fit_table *added);
 
 /* Numbers series, families and kin by the points' ids; for tables that are made otherwise. */
 void fit_table_number(fit_table *table);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a fit to a profile: for each family its constants, where they hold, and the curve of what the
- * constants leave over.
+/* From a fit to a profile: for each family its constants, where they hold, and the curve of what
+ * the constants leave over.
  */
 #ifndef FIT_PROFILE_H
 #define FIT_PROFILE_H

@@ -182,7 +182,7 @@ void flow_reset(flow_engine *engine)
     }
 }
 
-/* ------------------------------------------------------------------------------------ heap of ends */
+/* -------------------------------------------------------------------------------- heap of ends */
 
 static bool earlier(const flow_engine *engine, uint32_t a, uint32_t b)
 {
@@ -438,8 +438,8 @@ static void give_all(flow_engine *engine, uint32_t what, uint64_t share)
     }
 }
 
-/* Progressive filling: the tightest link decides its users, then the next. Shares of links only grow
- * while others are decided, so an entry that is too low is looked at again. */
+/* Progressive filling: the tightest link decides its users, then the next. Shares of links only
+ * grow while others are decided, so an entry that is too low is looked at again. */
 static void fill(flow_engine *engine, uint32_t links, uint32_t flows)
 {
     engine->share_count = 0;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An event engine for flows that share links max-min fairly. It knows no topology: links are numbers
- * with a rate, a flow crosses some of them. Integers only: bytes, bytes per second, picoseconds.
+/* An event engine for flows that share links max-min fairly. It knows no topology: links are
+ * numbers with a rate, a flow crosses some of them. Integers only: bytes, bytes per second,
+ * picoseconds.
  *
- * A flow may stand for many equal ones: `weight` of a use says how many of them cross that link (and,
- * when the link stands for many equal links, each of those). So a symmetric machine can be computed
- * on its quotient, and the same engine with weights of one computes the whole.
+ * A flow may stand for many equal ones: `weight` of a use says how many of them cross that link
+ * (and, when the link stands for many equal links, each of those). So a symmetric machine can be
+ * computed on its quotient, and the same engine with weights of one computes the whole.
  *
- * A flow first moves its bytes, then is `latency_ps` under way without holding links, then is popped.
- * Without bytes and links it is a timer. Ends of bytes are rounded up to FLOW_GRAIN_PS, so that equal
- * flows whose shares differ by a rounding end together.
+ * A flow first moves its bytes, then is `latency_ps` under way without holding links, then is
+ * popped. Without bytes and links it is a timer. Ends of bytes are rounded up to FLOW_GRAIN_PS, so
+ * that equal flows whose shares differ by a rounding end together.
  */
 #ifndef FLOW_ENGINE_H
 #define FLOW_ENGINE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of processors or NUMA nodes as hwloc and NCCL write them: hexadecimal words of 32 bits, highest
- * first, with commas between; an empty word is zero.
+/* Sets of processors or NUMA nodes as hwloc and NCCL write them: hexadecimal words of 32 bits,
+ * highest first, with commas between; an empty word is zero.
  */
 #ifndef TOPO_BITS_H
 #define TOPO_BITS_H

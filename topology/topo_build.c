@@ -86,7 +86,8 @@ static ist_status network_join(topo_graph *graph, const uint64_t *rates, const u
                 topo_node_add(graph, TOPO_NET_SWITCH, TOPO_NONE, "network", &network));
             IST_RETURN_IF_ERROR(topo_missing_add(
                 graph, "network switches",
-                "the source ends at the NICs; one switch that never blocks stands for the network"));
+                "the source ends at the NICs; one switch that never blocks stands for the "
+                "network"));
         }
         IST_RETURN_IF_ERROR(topo_build_net(graph, i, network, rates[i]));
         if (rates[i] == 0) {
@@ -114,6 +115,16 @@ uint32_t topo_build_machine(topo_graph *graph, uint32_t node)
 {
     while (topo_node_at(graph, node)->parent != TOPO_NONE) {
         node = topo_node_at(graph, node)->parent;
+    }
+    return node;
+}
+
+uint32_t topo_build_processor(topo_graph *graph, uint32_t node)
+{
+    topo_kind kind = topo_node_edit(graph, node)->kind;
+    while (kind != TOPO_NUMA && kind != TOPO_PACKAGE && kind != TOPO_MACHINE) {
+        node = topo_node_edit(graph, node)->parent;
+        kind = topo_node_edit(graph, node)->kind;
     }
     return node;
 }
@@ -176,7 +187,7 @@ uint32_t topo_bus_find(const topo_bus_index *index, uint32_t machine, uint64_t b
     return found ? index->entries[low].node : TOPO_NONE;
 }
 
-/* ------------------------------------------------------------------------------------ slow links */
+/* ----------------------------------------------------------------------------------- slow links */
 
 static ist_status notice_one(topo_graph *graph, uint32_t node, uint64_t above, uint64_t below)
 {
@@ -196,7 +207,8 @@ static ist_status notice_one(topo_graph *graph, uint32_t node, uint64_t above, u
     return status;
 }
 
-/* Children come after their parents, so going backwards sees the fastest below each switch first. */
+/* Children come after their parents, so going backwards sees the fastest below each switch
+ * first. */
 ist_status topo_build_notice_slow(topo_graph *graph)
 {
     uint32_t count = topo_node_count(graph);

@@ -16,8 +16,8 @@ ist_status topo_build_part(topo_graph *graph, topo_kind kind, uint32_t parent, c
 ist_status topo_build_socket(topo_graph *graph, topo_kind kind, uint32_t parent, const char *name,
                              uint64_t rate, uint32_t *id);
 
-/* The PCI link of a node to its parent; generation or width 0: assumed third generation or 16 lanes,
- * and said so by the origin. */
+/* The PCI link of a node to its parent; generation or width 0: assumed third generation or 16
+ * lanes, and said so by the origin. */
 ist_status topo_build_pci(topo_graph *graph, uint32_t node, uint32_t generation, uint32_t width);
 
 /* A link of nominal and effective rate, latency by kind. */
@@ -29,8 +29,8 @@ ist_status topo_build_link(topo_graph *graph, topo_link_kind kind, uint32_t a, u
 ist_status topo_build_net(topo_graph *graph, uint32_t nic, uint32_t net_switch,
                           uint64_t bytes_per_s);
 
-/* Adds "network" when there is a NIC without a network link, and links those to it. `rates` are bytes
- * per second by node, 0 where not known. Says that switches are missing. */
+/* Adds "network" when there is a NIC without a network link, and links those to it. `rates` are
+ * bytes per second by node, 0 where not known. Says that switches are missing. */
 ist_status topo_build_network(topo_graph *graph, const uint64_t *rates);
 
 /* Nodes by machine and bus id. */
@@ -53,6 +53,9 @@ uint32_t topo_bus_find(const topo_bus_index *index, uint32_t machine, uint64_t b
 
 /* Walks up to the machine of a node before the seal. */
 uint32_t topo_build_machine(topo_graph *graph, uint32_t node);
+
+/* The nearest NUMA node, package or machine above: the processor's end of a chip-to-chip link. */
+uint32_t topo_build_processor(topo_graph *graph, uint32_t node);
 
 /* What is said of links that state less than their ends can do; marks them degraded. A link below
  * which something faster hangs is likely to have trained down. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The invariants of a graph. The seal asks for them before anything else looks at the graph, so that
- * everything after it may rely on them.
+/* The invariants of a graph. The seal asks for them before anything else looks at the graph, so
+ * that everything after it may rely on them.
  */
 #include "topo_check.h"
 #include "topo_error.h"
@@ -241,8 +241,8 @@ ist_status topo_check_structure(const topo_graph *graph)
 #define MESHED_LINKS_MAX 24u        /* of a GPU, where NVSwitches are linked to each other */
 #define PAIRS_MAX UINT64_C(1048576) /* of a GPU and a NIC in one machine, over all machines */
 
-/* Links of a GPU or NIC are looked through for every question, and every GPU looks at all NICs of its
- * machine: what no machine has, but a file may say. */
+/* Links of a GPU or NIC are looked through for every question, and every GPU looks at all NICs of
+ * its machine: what no machine has, but a file may say. */
 ist_status topo_check_size(const topo_graph *graph)
 {
     uint64_t pairs = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice: same load/store team, else GIN, else the hosts. Each "no" keeps its reason for whoever
- * asks why.
+/* The choice: same load/store team, else GIN, else the hosts. Each "no" keeps its reason for
+ * whoever asks why.
  */
 #include "topo_choice.h"
 
@@ -108,7 +108,7 @@ uint32_t topo_policy_gpu(const topo_graph *graph, const topo_policy *policy, uin
     return topo_gpu(graph, policy->ranks != NULL ? policy->ranks[rank] : rank);
 }
 
-/* ------------------------------------------------------------------------------------ load/store */
+/* ----------------------------------------------------------------------------------- load/store */
 
 /* Why two ranks do not load and store; NULL: they do. */
 static const char *lsa_refusal(const topo_graph *graph, const topo_policy *policy, uint32_t rank_a,
@@ -171,8 +171,8 @@ static const char *gin_refusal(const topo_graph *graph, const topo_policy *polic
 }
 
 static const char *const lsa_override =
-    "lsa_size_max of the communicator makes teams smaller (1: none); NCCL_LSA_TEAM_SIZE does so for "
-    "NCCL";
+    "lsa_size_max of the communicator makes teams smaller (1: none); NCCL_LSA_TEAM_SIZE does so "
+    "for NCCL";
 static const char *const gin_override =
     "NCCL_GIN_TYPE (2 proxy, 3 GDAKI) chooses the kind, NCCL_GIN_ENABLE=0 switches it off; on one "
     "machine peer access over PCIe may be asked for (--peer-access)";

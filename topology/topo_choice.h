@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which way two ranks take: load/store, GPU-initiated network, or copies by the hosts; and why not a
- * better one.
+/* Which way two ranks take: load/store, GPU-initiated network, or copies by the hosts; and why not
+ * a better one.
  */
 #ifndef TOPO_CHOICE_H
 #define TOPO_CHOICE_H

@@ -42,10 +42,10 @@
     X("t4", 75, 0, 320000000000, 16000000000)                                                      \
     X("rtxpro6000", 120, 0, 1790000000000, 96000000000)
 
-/* X(field, key, unit, default, min, max). Rows are printed in this order; those of unit MODEL and
- * OPTION only when they differ from their default, which stands for "not there". nvlink and nics default to
- * the GPUs of a node. The GPUs of an NVLink domain reach each other by load and store; they are
- * consecutive ranks, and a domain divides a node or spans whole nodes. */
+/* X(field, key, unit, default, min, max). Rows are printed in this order; those of unit MODEL
+ * and OPTION only when they differ from their default, which stands for "not there". nvlink and
+ * nics default to the GPUs of a node. The GPUs of an NVLink domain reach each other by load and
+ * store; they are consecutive ranks, and a domain divides a node or spans whole nodes. */
 #define IST_CLUSTER_FIELDS(X)                                                                      \
     X(node_count, "nodes", COUNT, 1, 1, IST_CLUSTER_COUNT_MAX)                                     \
     X(gpus_per_node, "gpus", COUNT, IST_CLUSTER_NODE_GPUS, 1, IST_CLUSTER_COUNT_MAX)               \
@@ -98,18 +98,19 @@ const char *ist_cluster_model_name(uint64_t model);
 /* CUDA architecture of a GPU model, as 90. */
 uint32_t ist_cluster_model_sm(uint64_t model);
 
-/* Reads a line: first `2x8` (nodes x GPUs) or `2x(…)` if wanted, then words and key=value, with a comma
- * or blanks between; README.md has the grammar.
- * Rates B/s … TB/s and b/s … Tb/s, times ps … s, sizes B … TB and KiB … TiB, counts without a unit;
- * decimals are exact or refused. NULL: one node of eight. Writes `cluster` only on success.
- * IST_ERR_PARSE names position, key, value and what is expected. */
+/* Reads a line: first `2x8` (nodes x GPUs) or `2x(…)` if wanted, then words and key=value, with a
+ * comma or blanks between; README.md has the grammar. Rates B/s … TB/s and b/s … Tb/s, times ps …
+ * s, sizes B … TB and KiB … TiB, counts without a unit; decimals are exact or refused. NULL: one
+ * node of eight. Writes `cluster` only on success. IST_ERR_PARSE names position, key, value and
+ * what is expected. */
 ist_status ist_cluster_parse(const char *text, ist_cluster *cluster);
 
 /* The cluster a world gets that describes none: one node up to eight ranks, else nodes of eight. */
 ist_status ist_cluster_for_ranks(uint32_t rank_count, ist_cluster *cluster);
 
-/* Writes the canonical line, ending in a NUL; it parses to an equal struct. `needed` (bytes with the
- * NUL, may be NULL) is always set. NULL text asks for `needed` only. IST_ERR_SIZE: nothing written. */
+/* Writes the canonical line, ending in a NUL; it parses to an equal struct. `needed` (bytes with
+ * the NUL, may be NULL) is always set. NULL text asks for `needed` only. IST_ERR_SIZE: nothing
+ * written. */
 ist_status ist_cluster_print(const ist_cluster *cluster, char *text, size_t capacity,
                              size_t *needed);
 
@@ -121,9 +122,10 @@ uint32_t ist_cluster_node(const ist_cluster *cluster, uint32_t rank);
 /* Whether two ranks reach each other's memory by load and store; a rank reaches its own. */
 bool ist_cluster_same_domain(const ist_cluster *cluster, uint32_t a, uint32_t b);
 
-/* Ranks in each LSA team of a communicator: the greatest common divisor of the lengths of all maximal
- * runs of consecutive communicator ranks in one domain, and of `limit` (0: no limit).
- * `world_ranks` lists the members' ranks in the world; NULL: 0, 1, 2, … `rank_count` is at least 1. */
+/* Ranks in each LSA team of a communicator: the greatest common divisor of the lengths of all
+ * maximal runs of consecutive communicator ranks in one domain, and of `limit` (0: no limit).
+ * `world_ranks` lists the members' ranks in the world; NULL: 0, 1, 2, … `rank_count` is at least
+ * 1. */
 uint32_t ist_cluster_lsa_size(const ist_cluster *cluster, const uint32_t *world_ranks,
                               uint32_t rank_count, uint32_t limit);
 

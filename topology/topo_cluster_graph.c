@@ -28,8 +28,8 @@ static topo_origin origin_of(const builder *self, uint64_t value, uint64_t prese
 
 /* ------------------------------------------------------------------------------------ machines */
 
-/* What the GPU's generation has, 16 lanes; never less than a NIC needs, because the line says what the
- * NIC gives. */
+/* What the GPU's generation has, 16 lanes; never less than a NIC needs, because the line says what
+ * the NIC gives. */
 static ist_status pci_make(builder *self, uint32_t node)
 {
     uint32_t sm = ist_cluster_model_sm(self->cluster->gpu_model);
@@ -292,6 +292,11 @@ static ist_status missing_say(builder *self)
     if (self->cluster->nvlink_domain <= 1) {
         IST_RETURN_IF_ERROR(
             topo_missing_add(self->graph, "NVLink", "the line says that GPUs have none"));
+    }
+    if (self->cluster->nics_per_node > 0) {
+        IST_RETURN_IF_ERROR(topo_missing_add(
+            self->graph, "what the NICs are",
+            "a cluster line does not say; RDMA NICs that reach GPU memory are assumed"));
     }
     return topo_missing_add(self->graph, "rates of PCIe links",
                             "a cluster line does not state them; 16 lanes of the GPU's generation, "

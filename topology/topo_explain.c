@@ -156,12 +156,14 @@ void topo_explain_pair(const topo_graph *graph, const topo_policy *policy, uint3
     hops(graph, &choice.path, &line);
     row_take(text, "hops", &line);
     health_say(graph, &choice.path, text);
-    row(text, "because", choice.reason);
+    bool no_gin = choice.way == TOPO_WAY_HOST;
+    topo_text_add(&line, "%s%s", no_gin ? "no GPU-initiated network: " : "", choice.reason);
+    row_take(text, "because", &line);
     row(text, "better", choice.missing != NULL ? choice.missing : "nothing: no way is better");
     row(text, "override", choice.override);
 }
 
-/* ------------------------------------------------------------------------------------ communicator */
+/* --------------------------------------------------------------------------------- communicator */
 
 typedef struct tally {
     uint64_t ways[TOPO_WAYS];
@@ -274,7 +276,7 @@ void topo_explain_comm(const topo_graph *graph, const topo_policy *policy, topo_
     missing_say(graph, text);
 }
 
-/* ------------------------------------------------------------------------------------ operations */
+/* ----------------------------------------------------------------------------------- operations */
 
 /* Which pairs an operation uses. */
 typedef enum pattern { PATTERN_ALL, PATTERN_RING, PATTERN_TEAM_RAIL } pattern;

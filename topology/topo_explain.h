@@ -11,7 +11,8 @@
 void topo_explain_pair(const topo_graph *graph, const topo_policy *policy, uint32_t rank_a,
                        uint32_t rank_b, topo_text *text);
 
-/* Teams, ways and how many pairs take them, NICs, whether GIN is there and why not, what is missing. */
+/* Teams, ways and how many pairs take them, NICs, whether GIN is there and why not, what is
+ * missing. */
 void topo_explain_comm(const topo_graph *graph, const topo_policy *policy, topo_text *text);
 
 /* Which pairs an operation uses and over which ways, and its narrowest link. False: `operation` is

@@ -7,7 +7,8 @@
  * topo_graph_open() and the add functions, sealed once, and read-only from then on: queries need no
  * lock. All numbers are integers: bytes, bytes per second in one direction, picoseconds.
  *
- * GPUs are numbered 0, 1, … in rank order (topo_gpu()), NICs in the order of their file (topo_nic()).
+ * GPUs are numbered 0, 1, … in rank order (topo_gpu()), NICs in the order of their file
+ * (topo_nic()).
  */
 #ifndef TOPO_GRAPH_H
 #define TOPO_GRAPH_H
@@ -263,12 +264,14 @@ bool topo_same_domain(const topo_graph *graph, uint32_t gpu_a, uint32_t gpu_b);
 uint32_t topo_lsa_size(const topo_graph *graph, const uint32_t *ranks, uint32_t rank_count,
                        uint32_t limit, topo_path_type pcie_max);
 
-/* What the driver said of peer access between two GPUs of one machine. Only a live machine knows. */
+/* What the driver said of peer access between two GPUs of one machine. Only a live machine
+ * knows. */
 typedef enum topo_peer { TOPO_PEER_UNKNOWN, TOPO_PEER_ALLOWED, TOPO_PEER_REFUSED } topo_peer;
 topo_peer topo_peer_access(const topo_graph *graph, uint32_t gpu_a, uint32_t gpu_b);
 
 /* NICs that are nearest to a GPU (all of the best type in its machine), and the one it should use:
- * among the nearest, GPUs that share them take turns in GPU order. TOPO_NONE: the machine has none. */
+ * among the nearest, GPUs that share them take turns in GPU order. TOPO_NONE: the machine has
+ * none. */
 uint32_t topo_gpu_nic(const topo_graph *graph, uint32_t gpu);
 uint32_t topo_gpu_nics(const topo_graph *graph, uint32_t gpu, uint32_t *nics, uint32_t capacity,
                        topo_path_type *type);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a graph, or the machine of a profile, from JSON. Jansson reads the text; here every value is
- * looked at once, and what is wrong is named by its list, place and key.
+/* Reads a graph, or the machine of a profile, from JSON. Jansson reads the text; here every value
+ * is looked at once, and what is wrong is named by its list, place and key.
  */
 #include "topo_json.h"
 #include "topo_cluster_graph.h"

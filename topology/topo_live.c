@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The live machine: hwloc's own XML through the reader that files go through, then what the system's
- * files and NVML know beyond it.
+/* The live machine: hwloc's own XML through the reader that files go through, then what the
+ * system's files and NVML know beyond it.
  */
 #include "topo_live.h"
 #include "topo_build.h"
@@ -21,9 +21,9 @@
 
 /* ------------------------------------------------------------------------------------ hwloc */
 
-/* The system's own files answer all that is asked here. The other components would start GPU drivers,
- * and the one for PCI uses a library that does not free its memory. A component that this hwloc does
- * not have needs no leaving out, so the answer does not matter. */
+/* The system's own files answer all that is asked here. The other components would start GPU
+ * drivers, and the one for PCI uses a library that does not free its memory. A component that this
+ * hwloc does not have needs no leaving out, so the answer does not matter. */
 void topo_hwloc_quiet(struct hwloc_topology *topology)
 {
     static const char *const names[] = {"pci", "opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"};
@@ -233,6 +233,10 @@ static ist_status nic_refine(topo_graph *graph, uint32_t node, uint64_t *rate)
     } else if (netdev != NULL && line_of(line, "/sys/class/net/%s/%s", netdev, "speed")) {
         long megabits = strtol(line, NULL, 10);
         *rate = megabits > 0 && megabits <= 10000000 ? (uint64_t)megabits * 125000 : 0;
+    }
+    if (rdma == NULL && netdev != NULL &&
+        line_of(line, "/sys/class/net/%s/%s", netdev, "operstate") && strcmp(line, "down") == 0) {
+        return topo_attr_set(graph, node, "state", "down");
     }
     return IST_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much each link carries when every pair that an operation uses sends as much as every other: the
- * picture of an operation, in thousandths of the busiest link's time.
+/* How much each link carries when every pair that an operation uses sends as much as every other:
+ * the picture of an operation, in thousandths of the busiest link's time.
  */
 #include "topo_error.h"
 #include "topo_explain.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The graphs that NCCL found, as far as they tell of the machine: which GPUs and NICs there are, who
- * is next to whom in a ring or tree over NVLink, and how bad the worst path between GPUs is.
+/* The graphs that NCCL found, as far as they tell of the machine: which GPUs and NICs there are,
+ * who is next to whom in a ring or tree over NVLink, and how bad the worst path between GPUs is.
  */
 #include "topo_nccl.h"
 #include "topo_build.h"

@@ -4,6 +4,7 @@
  */
 #include "topo_nccl.h"
 #include "topo_build.h"
+#include "topo_nccl_links.h"
 #include "topo_error.h"
 
 #include <inttypes.h>
@@ -12,38 +13,22 @@
 #include <string.h>
 
 #define OPERATION "topology.nccl"
-#define INVENTED_BUS UINT64_C(0xffffff)   /* domain ffff, bus ff */
-#define GLOBAL_DOMAIN UINT64_C(0xfffffff) /* bus ids that NCCL gives to switches it cannot see */
+#define INVENTED_BUS UINT64_C(0xffffff) /* domain ffff, bus ff */
 
 /* Searches run over these, so they are few. */
 #define PLACES_MAX 16384u
 #define BRIDGES_MAX 1024u
-#define SWITCHES_MAX 256u
-
-/* An <nvlink> or <xgmi>, to be resolved when all bus ids are known. */
-typedef struct far_link {
-    uint32_t gpu; /* or, with pci, a switch */
-    uint32_t count;
-    uint32_t tclass;
-    bool xgmi;
-    bool pci;
-    const char *target;
-    uint64_t line;
-} far_link;
 
 typedef struct reader {
     const topo_document *document;
     topo_graph *graph;
     uint32_t machine; /* of the element being read */
-    far_link *fars;
-    uint32_t far_count, far_room;
+    topo_far_links fars;
     uint64_t *rates; /* by node, of NICs */
     uint32_t rate_room;
     uint32_t bridges[BRIDGES_MAX + 1]; /* node by number, of the <cpu> being read; 0: none yet */
     uint32_t places[PLACES_MAX];       /* machines, packages and NUMA nodes */
     uint32_t place_count;
-    uint32_t switches[SWITCHES_MAX];
-    uint32_t switch_count;
 } reader;
 
 static ist_status refuse(const reader *self, const topo_element *element, const char *what,
@@ -55,9 +40,10 @@ static ist_status refuse(const reader *self, const topo_element *element, const 
                          value != NULL ? topo_quote(value, quoted) : "");
 }
 
-/* ------------------------------------------------------------------------------------ attributes */
+/* ----------------------------------------------------------------------------------- attributes */
 
-/* A number in [0, most]: decimal, or hexadecimal after 0x. `value` is untouched without the attribute. */
+/* A number in [0, most]: decimal, or hexadecimal after 0x. `value` is untouched without the
+ * attribute. */
 static ist_status number_read(const reader *self, const topo_element *element, const char *key,
                               uint64_t most, uint64_t *value)
 {
@@ -189,25 +175,6 @@ static ist_status pci_facts_apply(reader *self, const topo_element *element, con
 
 /* ------------------------------------------------------------------------------------ GPUs */
 
-static ist_status far_add(reader *self, const far_link *far)
-{
-    if (self->far_count == self->far_room) {
-        uint32_t room = self->far_room == 0 ? 64 : self->far_room * 2;
-        far_link *larger = ist_alloc(room, sizeof(*larger));
-        if (larger == NULL) {
-            return topo_error_memory(OPERATION, "NVLinks");
-        }
-        if (self->far_count > 0) {
-            memcpy(larger, self->fars, self->far_count * sizeof(*larger));
-        }
-        ist_free(self->fars);
-        self->fars = larger;
-        self->far_room = room;
-    }
-    self->fars[self->far_count++] = *far;
-    return IST_OK;
-}
-
 static ist_status gpu_link_read(reader *self, const topo_element *element, uint32_t gpu)
 {
     uint64_t count = 1;
@@ -218,24 +185,13 @@ static ist_status gpu_link_read(reader *self, const topo_element *element, uint3
     }
     IST_RETURN_IF_ERROR(number_read(self, element, "count", 1024, &count));
     IST_RETURN_IF_ERROR(number_read(self, element, "tclass", 0xffffff, &tclass));
-    far_link far = {.gpu = gpu,
-                    .count = (uint32_t)count,
-                    .tclass = (uint32_t)tclass,
-                    .xgmi = strcmp(element->name, "xgmi") == 0,
-                    .target = target,
-                    .line = element->line};
-    return far_add(self, &far);
-}
-
-/* The nearest NUMA node, package or machine above: the processor's end of a chip-to-chip link. */
-static uint32_t processor_of(reader *self, uint32_t node)
-{
-    topo_kind kind = topo_node_edit(self->graph, node)->kind;
-    while (kind != TOPO_NUMA && kind != TOPO_PACKAGE && kind != TOPO_MACHINE) {
-        node = topo_node_edit(self->graph, node)->parent;
-        kind = topo_node_edit(self->graph, node)->kind;
-    }
-    return node;
+    topo_far_link far = {.gpu = gpu,
+                         .count = (uint32_t)count,
+                         .tclass = (uint32_t)tclass,
+                         .xgmi = strcmp(element->name, "xgmi") == 0,
+                         .target = target,
+                         .line = element->line};
+    return topo_far_add(&self->fars, &far);
 }
 
 static ist_status c2c_read(reader *self, const topo_element *element, uint32_t gpu)
@@ -248,7 +204,7 @@ static ist_status c2c_read(reader *self, const topo_element *element, uint32_t g
     if (rate > TOPO_RATE_MAX) {
         return refuse(self, element, "more than 1 PB/s", NULL);
     }
-    return topo_build_link(self->graph, TOPO_LINK_C2C, gpu, processor_of(self, gpu),
+    return topo_build_link(self->graph, TOPO_LINK_C2C, gpu, topo_build_processor(self->graph, gpu),
                            (uint32_t)count, rate, rate, TOPO_VENDOR);
 }
 
@@ -274,7 +230,9 @@ static ist_status gpu_read(reader *self, const topo_element *element, uint32_t n
             IST_RETURN_IF_ERROR(gpu_link_read(self, child, node));
         } else if (strcmp(child->name, "c2c") == 0) {
             if (c2c) {
-                return refuse(self, child, "given twice for one GPU", NULL);
+                IST_RETURN_IF_ERROR(topo_missing_add(self->graph, "chip-to-chip links",
+                                                     "a GPU has several; the first was taken"));
+                continue;
             }
             c2c = true;
             IST_RETURN_IF_ERROR(c2c_read(self, child, node));
@@ -419,14 +377,14 @@ static ist_status slot_read(reader *self, const topo_element *element, uint32_t 
 /* A link between switches beside the tree. */
 static ist_status pci_link_read(reader *self, const topo_element *element, uint32_t node)
 {
-    far_link far = {.gpu = node,
-                    .pci = true,
-                    .target = topo_xml_attr(element, "target"),
-                    .line = element->line};
+    topo_far_link far = {.gpu = node,
+                         .pci = true,
+                         .target = topo_xml_attr(element, "target"),
+                         .line = element->line};
     if (far.target == NULL) {
         return refuse(self, element, "has no target", NULL);
     }
-    return far_add(self, &far);
+    return topo_far_add(&self->fars, &far);
 }
 
 static ist_status pci_read(reader *self, const topo_element *element, uint32_t parent,
@@ -504,7 +462,7 @@ static ist_status pci_read(reader *self, const topo_element *element, uint32_t p
     return pci_children_read(self, element, node, depth);
 }
 
-/* ------------------------------------------------------------------------------------ the system */
+/* ----------------------------------------------------------------------------------- the system */
 
 /* Remembers a machine, package or NUMA node. */
 static ist_status place_keep(reader *self, const topo_element *element, uint32_t node)
@@ -689,230 +647,6 @@ static ist_status system_read(reader *self, const topo_element *root, const char
     return IST_OK;
 }
 
-/* ------------------------------------------------------------------------------------ NVLinks */
-
-static uint32_t gpu_number(const topo_graph *graph, uint32_t gpu, const char *key)
-{
-    const char *text = topo_attr_get(graph, gpu, key);
-    if (text == NULL) {
-        return 0;
-    }
-    text += strcspn(text, "0123456789");
-    return (uint32_t)strtoul(text, NULL, 10);
-}
-
-static void link_rates(const reader *self, const far_link *far, uint64_t *nominal,
-                       uint64_t *effective)
-{
-    if (far->xgmi) {
-        topo_xgmi_rate(gpu_number(self->graph, far->gpu, "gcn"), nominal, effective);
-    } else {
-        topo_nvlink_rate(gpu_number(self->graph, far->gpu, "sm"), nominal, effective);
-    }
-}
-
-/* What a far link adds: a new link, or, seen from its other end, a confirmation. */
-typedef struct pair_entry {
-    uint64_t key; /* low node << 32 | high node */
-    uint32_t from;
-    uint32_t count;
-    uint64_t line;
-    uint64_t nominal, effective; /* of one link */
-    bool xgmi;
-    bool pci;
-} pair_entry;
-
-static int pair_compare(const void *left, const void *right)
-{
-    const pair_entry *a = left;
-    const pair_entry *b = right;
-    if (a->key != b->key) {
-        return a->key < b->key ? -1 : 1;
-    }
-    if (a->pci != b->pci) {
-        return a->pci ? 1 : -1;
-    }
-    if (a->from != b->from) {
-        return a->from < b->from ? -1 : 1;
-    }
-    return a->line < b->line ? -1 : a->line > b->line;
-}
-
-static bool is_global(uint64_t bus)
-{
-    return bus >> 24 == GLOBAL_DOMAIN;
-}
-
-/* The switch of a bus id: one for all machines of the file when NCCL could not see it, else its own. */
-static ist_status switch_enter(reader *self, const far_link *far, uint64_t bus, uint32_t *node)
-{
-    bool global = is_global(bus);
-    uint32_t machine = global ? TOPO_NONE : topo_build_machine(self->graph, far->gpu);
-    for (uint32_t i = 0; i < self->switch_count; i++) {
-        const topo_node *found = topo_node_at(self->graph, self->switches[i]);
-        if (found->parent == machine && found->bus == bus) {
-            *node = self->switches[i];
-            return IST_OK;
-        }
-    }
-    if (self->switch_count == SWITCHES_MAX) {
-        return topo_error_at(IST_ERR_PARSE, OPERATION, self->document->name, far->line,
-                             "more than %u NVSwitches", SWITCHES_MAX);
-    }
-    const char *name = global ? "nvswitch" : "";
-    IST_RETURN_IF_ERROR(topo_node_add(self->graph, TOPO_NVSWITCH, machine, name, node));
-    topo_node_edit(self->graph, *node)->bus = bus;
-    self->switches[self->switch_count++] = *node;
-    return IST_OK;
-}
-
-/* The node a far link leads to; TOPO_NONE with a note when there is none. */
-static ist_status far_resolve(reader *self, const far_link *far, const topo_bus_index *index,
-                              uint32_t *node)
-{
-    uint64_t bus = 0;
-    char quoted[TOPO_QUOTE_BYTES];
-    *node = TOPO_NONE;
-    if (!topo_bus_parse(far->target, &bus)) {
-        return topo_error_at(IST_ERR_PARSE, OPERATION, self->document->name, far->line,
-                             "target has to be a bus id, not %s", topo_quote(far->target, quoted));
-    }
-    if (far->pci) {
-        uint32_t peer = topo_bus_find(index, topo_build_machine(self->graph, far->gpu), bus);
-        bool fits = peer != TOPO_NONE && peer != far->gpu &&
-                    topo_node_at(self->graph, peer)->kind == TOPO_PCI_SWITCH &&
-                    topo_node_at(self->graph, peer)->parent != far->gpu &&
-                    topo_node_at(self->graph, far->gpu)->parent != peer &&
-                    topo_node_at(self->graph, far->gpu)->kind == TOPO_PCI_SWITCH;
-        *node = fits ? peer : TOPO_NONE;
-        return fits ? IST_OK
-                    : topo_missing_add(self->graph, "PCIe links between switches",
-                                       "one leads to what is no other switch, left out");
-    }
-    if (far->tclass == TOPO_PCI_POWER_CPU) {
-        *node = processor_of(self, far->gpu);
-        return IST_OK;
-    }
-    uint32_t found = topo_bus_find(index, topo_build_machine(self->graph, far->gpu), bus);
-    if (found == far->gpu) {
-        return topo_missing_add(self->graph, "NVLinks", "one leads from a GPU to itself, left out");
-    }
-    if (found != TOPO_NONE && topo_node_at(self->graph, found)->kind == TOPO_GPU) {
-        *node = found;
-        return IST_OK;
-    }
-    bool to_switch = far->tclass >> 8 == TOPO_PCI_NVSWITCH || is_global(bus);
-    if (to_switch && found == TOPO_NONE) {
-        return switch_enter(self, far, bus, node);
-    }
-    if (to_switch) {
-        /* The switch's own PCI function is in the file; it becomes the switch. */
-        topo_node_edit(self->graph, found)->kind = TOPO_NVSWITCH;
-        *node = found;
-        return IST_OK;
-    }
-    return topo_missing_add(self->graph, "NVLinks",
-                            "one leads to a device that is not in the file, left out");
-}
-
-/* One link from the entries of a pair, which both ends, one end or, twice, one end stated. */
-static ist_status pair_link(reader *self, const pair_entry *entries, uint32_t count)
-{
-    uint32_t low = (uint32_t)(entries[0].key >> 32);
-    uint32_t high = (uint32_t)entries[0].key;
-    if (entries[0].pci) {
-        return topo_build_link(self->graph, TOPO_LINK_PCI, low, high, 0, 0, 0, TOPO_DEFAULT);
-    }
-    uint32_t sums[2] = {0, 0};
-    bool seen[2] = {false, false};
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t side = entries[i].from == high;
-        sums[side] += entries[i].count;
-        seen[side] = true;
-    }
-    bool gpus = topo_node_at(self->graph, low)->kind == TOPO_GPU &&
-                topo_node_at(self->graph, high)->kind == TOPO_GPU;
-    uint32_t known =
-        seen[0] && seen[1] ? (sums[0] < sums[1] ? sums[0] : sums[1]) : sums[0] + sums[1];
-    topo_link link = {.a = low,
-                      .b = high,
-                      .kind = entries[0].xgmi ? TOPO_LINK_XGMI : TOPO_LINK_NVLINK,
-                      .count = known,
-                      .rate_origin = TOPO_VENDOR,
-                      .latency_origin = TOPO_DEFAULT,
-                      .bytes_per_s = entries[0].effective * known,
-                      .nominal_bytes_per_s = entries[0].nominal * known,
-                      .latency_ps = topo_latency(TOPO_LINK_NVLINK)};
-    bool uneven = gpus && (seen[0] != seen[1] || sums[0] != sums[1]);
-    link.health = known == 0 ? TOPO_DOWN : uneven ? TOPO_DEGRADED : TOPO_HEALTHY;
-    if (known == 0 || uneven) {
-        IST_RETURN_IF_ERROR(
-            topo_missing_add(self->graph, "NVLinks",
-                             known == 0 ? "one has count 0: taken to be down"
-                                        : "the two ends of one state different counts; the "
-                                          "smaller, or the only one, was taken"));
-    }
-    return topo_link_add(self->graph, &link, NULL);
-}
-
-static ist_status pairs_link(reader *self, pair_entry *entries, uint32_t count)
-{
-    qsort(entries, count, sizeof(*entries), pair_compare);
-    for (uint32_t i = 0; i < count;) {
-        uint32_t next = i + 1;
-        while (next < count && entries[next].key == entries[i].key) {
-            next++;
-        }
-        IST_RETURN_IF_ERROR(pair_link(self, entries + i, next - i));
-        i = next;
-    }
-    return IST_OK;
-}
-
-static ist_status fars_link(reader *self, const topo_bus_index *index, pair_entry *entries)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < self->far_count; i++) {
-        const far_link *far = &self->fars[i];
-        uint32_t to = TOPO_NONE;
-        IST_RETURN_IF_ERROR(far_resolve(self, far, index, &to));
-        if (to == TOPO_NONE) {
-            continue;
-        }
-        pair_entry *entry = &entries[count++];
-        uint64_t low = far->gpu < to ? far->gpu : to;
-        uint64_t high = far->gpu < to ? to : far->gpu;
-        *entry = (pair_entry){.key = low << 32 | high,
-                              .from = far->gpu,
-                              .count = far->count,
-                              .line = far->line,
-                              .xgmi = far->xgmi,
-                              .pci = far->pci};
-        link_rates(self, far, &entry->nominal, &entry->effective);
-    }
-    return pairs_link(self, entries, count);
-}
-
-static ist_status gpu_links_make(reader *self)
-{
-    topo_bus_index index = {0};
-    if (self->far_count == 0) {
-        return topo_missing_add(
-            self->graph, "NVLink",
-            "the file has no <nvlink> or <xgmi>; hosts that have it add it when "
-            "they run");
-    }
-    pair_entry *entries = ist_alloc(self->far_count, sizeof(*entries));
-    ist_status status = entries != NULL ? topo_bus_index_make(self->graph, &index)
-                                        : topo_error_memory(OPERATION, "NVLinks");
-    if (status == IST_OK) {
-        status = fars_link(self, &index, entries);
-    }
-    topo_bus_index_free(&index);
-    ist_free(entries);
-    return status;
-}
-
 /* ------------------------------------------------------------------------------------ the whole */
 
 typedef struct rank_entry {
@@ -960,7 +694,7 @@ static void virtuals_clear(reader *self)
 {
     for (uint32_t i = 0; i < topo_node_count(self->graph); i++) {
         topo_node *node = topo_node_edit(self->graph, i);
-        bool invented = is_global(node->bus) || node->bus >> 24 == TOPO_NCCL_VIRTUAL;
+        bool invented = topo_far_is_global(node->bus) || node->bus >> 24 == TOPO_NCCL_VIRTUAL;
         node->bus = invented ? TOPO_BUS_NONE : node->bus;
     }
 }
@@ -969,7 +703,7 @@ static ist_status all_read(reader *self, const char *group)
 {
     IST_RETURN_IF_ERROR(system_read(self, self->document->root, group));
     IST_RETURN_IF_ERROR(ranks_unique(self));
-    IST_RETURN_IF_ERROR(gpu_links_make(self));
+    IST_RETURN_IF_ERROR(topo_far_links_make(&self->fars, self->document->name, self->graph));
     virtuals_clear(self);
     uint32_t count = topo_node_count(self->graph);
     if (count > 0) {
@@ -989,7 +723,7 @@ ist_status topo_nccl_read(const topo_document *document, const char *group, topo
     self->document = document;
     self->graph = graph;
     ist_status status = all_read(self, group);
-    ist_free(self->fars);
+    ist_free(self->fars.items);
     ist_free(self->rates);
     ist_free(self);
     return status;

@@ -18,6 +18,7 @@ typedef struct writer {
     topo_text *text;
     uint32_t *child; /* [nodes] first child; TOPO_NONE */
     uint32_t *next;  /* [nodes] next child of the same parent */
+    bool alike;      /* machines share names */
     bool meshed;     /* NVSwitches are linked to each other, which the format cannot say */
 } writer;
 
@@ -119,7 +120,7 @@ static void pci_open(writer *self, uint32_t node, uint32_t bridge, uint32_t dept
     }
 }
 
-/* ------------------------------------------------------------------------------------ GPUs, ports */
+/* ---------------------------------------------------------------------------------- GPUs, ports */
 
 static void gpu_link_put(writer *self, uint32_t gpu, uint32_t id, uint32_t depth)
 {
@@ -329,10 +330,12 @@ static void cpu_open(writer *self, uint32_t place)
     const topo_node *machine = node_of(self, found->machine);
     uint32_t package = package_number(self, place);
     topo_text_add(self->text, "  <cpu");
-    if (machine->name[0] != '\0') {
+    if (self->alike) {
+        char hash[64];
+        (void)snprintf(hash, sizeof(hash), "%.40s.%" PRIu32, machine->name, machine->index);
+        attr_put(self, "host_hash", hash);
+    } else if (machine->name[0] != '\0') {
         attr_put(self, "host_hash", machine->name);
-    } else if (topo_kind_count(self->graph, TOPO_MACHINE) > 1) {
-        topo_text_add(self->text, " host_hash=\"0x%" PRIx32 "\"", machine->index + 1);
     }
     if (found->kind == TOPO_NUMA && found->number != TOPO_BUS_NONE) {
         topo_text_add(self->text, " numaid=\"%" PRIu64 "\"", found->number);
@@ -378,6 +381,23 @@ static void cpu_put(writer *self, uint32_t place)
     topo_text_add(self->text, "  </cpu>\n");
 }
 
+#define NAMES_MAX 2048u /* of more machines, names are not compared but numbered */
+
+/* Whether two machines have one name, by which a reader would take them for one. */
+static bool machines_alike(const topo_graph *graph)
+{
+    uint32_t count = topo_kind_count(graph, TOPO_MACHINE);
+    bool alike = count > NAMES_MAX;
+    for (uint32_t i = 0; i < count && !alike; i++) {
+        const char *name = topo_node_at(graph, topo_kind_at(graph, TOPO_MACHINE, i))->name;
+        for (uint32_t j = 0; j < i && !alike; j++) {
+            uint32_t other = topo_kind_at(graph, TOPO_MACHINE, j);
+            alike = strcmp(name, topo_node_at(graph, other)->name) == 0;
+        }
+    }
+    return alike;
+}
+
 static void system_put(writer *self)
 {
     uint32_t count = topo_node_count(self->graph);
@@ -411,6 +431,7 @@ void topo_nccl_write(const topo_graph *graph, topo_text *text)
     uint32_t count = topo_node_count(graph);
     writer self = {.graph = graph,
                    .text = text,
+                   .alike = machines_alike(graph),
                    .child = ist_alloc(count, sizeof(uint32_t)),
                    .next = ist_alloc(count, sizeof(uint32_t))};
     for (uint32_t i = 0; i < topo_link_count(graph) && !self.meshed; i++) {

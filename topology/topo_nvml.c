@@ -126,8 +126,8 @@ static void gpu_read(const nvml *api, nvml_device device, topo_nvml_gpu *gpu)
     fabric_read(api, device, gpu);
 }
 
-/* What an active link leads to: by type where the library tells, else by the bus id of a GPU here. A
- * far end that cannot be named is a switch, as NCCL takes it. */
+/* What an active link leads to: by type where the library tells, else by the bus id of a GPU here.
+ * A far end that cannot be named is a switch, as NCCL takes it. */
 static void far_end_read(const nvml *api, nvml_device device, unsigned link, topo_nvml *found,
                          topo_nvml_gpu *gpu)
 {

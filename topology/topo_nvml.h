@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NVIDIA's management library says of the GPUs here. The library is opened when asked and closed
- * again; nothing of it is needed to build or to run.
+/* What NVIDIA's management library says of the GPUs here. The library is opened when asked and
+ * closed again; nothing of it is needed to build or to run.
  */
 #ifndef TOPO_NVML_H
 #define TOPO_NVML_H

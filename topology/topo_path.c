@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paths between two nodes. In one machine: NVLink or XGMI, direct, through a switch or through one
- * other GPU; else the tree, up to the nearest common ancestor and down. Between machines: nearest NIC,
- * network, nearest NIC. Types as NCCL and nvidia-smi name them.
+ * other GPU; else the tree, up to the nearest common ancestor and down. Between machines: nearest
+ * NIC, network, nearest NIC. Types as NCCL and nvidia-smi name them.
  */
 #include "topo_graph_internal.h"
 
@@ -22,7 +22,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* ------------------------------------------------------------------------------------ collecting */
+/* ----------------------------------------------------------------------------------- collecting */
 
 static void path_begin(topo_path *path, uint32_t from)
 {
@@ -60,7 +60,7 @@ static bool hop_add(const topo_graph *graph, topo_path *path, uint32_t link, uin
     return hop_add_rate(graph, path, link, to, graph->links[link].bytes_per_s);
 }
 
-/* ------------------------------------------------------------------------------------ NVLink, XGMI */
+/* --------------------------------------------------------------------------------- NVLink, XGMI */
 
 /* The direct link of two nodes over NVLink, XGMI or C2C; TOPO_NONE. */
 static uint32_t direct_link(const topo_graph *graph, uint32_t a, uint32_t b)
@@ -84,14 +84,14 @@ static uint32_t switch_link(const topo_graph *graph, uint32_t a, uint32_t b)
     return graph->switch_links > 0 ? direct_link(graph, from, from == a ? b : a) : TOPO_NONE;
 }
 
-/* What the switches that two GPUs share carry together. Switches may be linked to each other, as those
- * of two boards are. */
+/* What the switches that two GPUs share carry together. Switches may be linked to each other, as
+ * those of two boards are. */
 typedef struct switched {
     uint64_t bytes_per_s;
     uint32_t count;
-    uint32_t up, across,
-        down; /* links of the first way; TOPO_NONE: there is none (across: no second
-                                  switch) */
+    uint32_t up;     /* links of the first way; TOPO_NONE: there is none */
+    uint32_t across; /* TOPO_NONE: one switch is enough */
+    uint32_t down;
 } switched;
 
 /* The link from a switch, or from one beside it, to a GPU; `across` leads to the one beside. */
@@ -261,8 +261,8 @@ static void climb_shorten(const topo_graph *graph, climb *way, uint32_t *count)
     }
 }
 
-/* Number of links from each side to the nearest common ancestor: from the roots down as long as both
- * ways are one. False: the roots differ. */
+/* Number of links from each side to the nearest common ancestor: from the roots down as long as
+ * both ways are one. False: the roots differ. */
 static bool climbs_meet(const climb *a, const climb *b, uint32_t *up, uint32_t *down)
 {
     uint32_t i = a->count;
@@ -546,7 +546,8 @@ static bool over_nics(const topo_graph *graph, uint32_t from, uint32_t nic_a, ui
     return whole;
 }
 
-/* Between machines: each side's own NIC, or, where rails do not meet, the far NIC on this side's. */
+/* Between machines: each side's own NIC, or, where rails do not meet, the far NIC on this
+ * side's. */
 static bool network_path(const topo_graph *graph, uint32_t from, uint32_t to, topo_path *path)
 {
     uint32_t nic_a = nic_for(graph, from);

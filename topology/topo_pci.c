@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables and small parsers of PCI, NVLink, XGMI and sockets. Rates of links are the makers'; what is
- * left of them for data follows the constants that NCCL publishes with its topology code.
+/* Tables and small parsers of PCI, NVLink, XGMI and sockets. Rates of links are the makers'; what
+ * is left of them for data follows the constants that NCCL publishes with its topology code.
  */
 #include "topo_pci.h"
 
@@ -86,7 +86,8 @@ static bool is_display_gpu(uint32_t sub, uint16_t vendor, uint16_t device)
         return false;
     }
     bool maker = vendor == VENDOR_NVIDIA || vendor == VENDOR_AMD || vendor == VENDOR_HYGON;
-    /* Subclass 0, VGA: emulated and board controllers have it too. 2 and 80: cards for computing. */
+    /* Subclass 0, VGA: emulated and board controllers have it too. 2 and 80: cards for
+     * computing. */
     return sub == 0 ? maker || vendor == 0 : sub == 2 || sub == 0x80;
 }
 

@@ -11,7 +11,8 @@
 #define TOPO_PCI_POWER_CPU 0x068001u /* whole class: the processor's end of an NVLink */
 #define TOPO_BUS_TEXT 24             /* longest bus id with its NUL */
 
-/* Reads "domain:bus:device.function", hexadecimal; without a domain it is 0. False when it is none. */
+/* Reads "domain:bus:device.function", hexadecimal; without a domain it is 0. False when it is
+ * none. */
 bool topo_bus_parse(const char *text, uint64_t *bus);
 void topo_bus_print(uint64_t bus, char text[TOPO_BUS_TEXT]);
 

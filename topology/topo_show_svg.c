@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures: the machine as boxes in rows, its links as lines coloured by load or by kind; the matrix of
- * paths as a heat map. Plain SVG 1.1: no scripts, no fonts beyond the generic one, all integers.
+/* Pictures: the machine as boxes in rows, its links as lines coloured by load or by kind; the
+ * matrix of paths as a heat map. Plain SVG 1.1: no scripts, no fonts beyond the generic one, all
+ * integers.
  */
 #include "topo_show.h"
 #include "topo_error.h"
@@ -57,7 +58,8 @@ static void box_at(layout *self, uint32_t node, int32_t x, int32_t y, int32_t wi
     self->bottom = y > self->bottom ? y : self->bottom;
 }
 
-/* Devices from left to right in the order of the tree; what is above them in the middle of its own. */
+/* Devices from left to right in the order of the tree; what is above them in the middle of its
+ * own. */
 static void subtree_place(layout *self, uint32_t node, int32_t depth)
 {
     int32_t left = self->next_x;
@@ -80,7 +82,8 @@ static void subtree_place(layout *self, uint32_t node, int32_t depth)
     box_at(self, node, left + span / 2, row_y(depth), width < span ? width : span);
 }
 
-/* Devices stand in one row, whatever is above each, so that links between them are easy to follow. */
+/* Devices stand in one row, whatever is above each, so that links between them are easy to
+ * follow. */
 static void devices_level(layout *self)
 {
     for (uint32_t i = 0; i < topo_node_count(self->graph); i++) {

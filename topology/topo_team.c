@@ -162,8 +162,8 @@ static bool reaches(const topo_graph *graph, uint32_t a, uint32_t b, topo_path_t
            topo_path_type_of(graph, a, b) <= pcie_max;
 }
 
-/* Whether a rank reaches all of the run that began at `first`. Within a domain one answer is enough;
- * over PCIe a later member may be farther away than its neighbour. */
+/* Whether a rank reaches all of the run that began at `first`. Within a domain one answer is
+ * enough; over PCIe a later member may be farther away than its neighbour. */
 static bool continues(const topo_graph *graph, const uint32_t *ranks, uint32_t first, uint32_t rank,
                       topo_path_type pcie_max)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text that grows, for what the writers make. After a failed allocation or past the limit `failed`
- * stays set and appending does nothing.
+/* A text that grows, for what the writers make. After a failed allocation or past the limit
+ * `failed` stays set and appending does nothing.
  */
 #ifndef TOPO_TEXT_H
 #define TOPO_TEXT_H
@@ -29,8 +29,8 @@ void topo_text_add_json(topo_text *text, const char *value);
 void topo_text_add_rate(topo_text *text, uint64_t bytes_per_s);
 void topo_text_add_time(topo_text *text, uint64_t ps);
 
-/* Appends words of `value` wrapped at `width` columns, each line after the first indented by `indent`.
- * The current line is taken to begin after the last newline. */
+/* Appends words of `value` wrapped at `width` columns, each line after the first indented by
+ * `indent`. The current line is taken to begin after the last newline. */
 void topo_text_add_wrapped(topo_text *text, uint32_t width, uint32_t indent, const char *value);
 
 void topo_text_free(topo_text *text);

@@ -29,7 +29,7 @@ typedef struct reader {
     ist_status status;
 } reader;
 
-/* ------------------------------------------------------------------------------------ expat's memory */
+/* ------------------------------------------------------------------------------- expat's memory */
 
 /* Expat wants realloc; the library's allocator has none, so the size stands before each piece. */
 typedef union piece {

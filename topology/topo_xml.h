@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XML files as a tree of elements, read by expat within limits: no entity declarations, bounded size,
- * depth, elements and attributes. What strangers send can cost little and never more.
+/* XML files as a tree of elements, read by expat within limits: no entity declarations, bounded
+ * size, depth, elements and attributes. What strangers send can cost little and never more.
  */
 #ifndef TOPO_XML_H
 #define TOPO_XML_H
@@ -31,8 +31,9 @@ typedef struct topo_document {
     uint64_t element_count;
 } topo_document;
 
-/* Reads a whole document. `name` says in messages where it comes from and has to live as long as the
- * document. IST_ERR_PARSE naming line and reason; IST_ERR_MEMORY. Free it only after success. */
+/* Reads a whole document. `name` says in messages where it comes from and has to live as long as
+ * the document. IST_ERR_PARSE naming line and reason; IST_ERR_MEMORY. Free it only after
+ * success. */
 ist_status topo_xml_parse(const char *bytes, size_t count, const char *name,
                           topo_document *document);
 void topo_xml_free(topo_document *document);

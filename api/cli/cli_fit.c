@@ -18,9 +18,12 @@
 static const char help[] =
     "usage: isthmus fit POINTS [OPTION...]\n"
     "\n"
-    "Fits the constants of the cost model to the timings in POINTS (CSV; the first line names the\n"
-    "columns: id, n_gpus, op, metric and value, and more of what topology/README.md lists) and\n"
-    "writes a profile for `isthmus whatif`.\n"
+    "Fits the constants of the estimate to the timings in POINTS and writes a profile for\n"
+    "`isthmus whatif`. POINTS is what `isthmus probe --json` or `isthmus bench ep --json` wrote, or\n"
+    "CSV whose first line names the columns: id (source/series/point), n_gpus, op, metric (time_us\n"
+    "or bw_GBs) and value, and as far as known hardware, gpus_per_node, lsa_domain_size, n_nodes,\n"
+    "bytes, tokens_per_rank, hidden, topk, experts, dtype_dispatch, dtype_combine, algo_or_mode,\n"
+    "system, bw_convention, notes.\n"
     "\n"
     "  --cross-validate   leaves one world size out at a time and predicts it; prints the errors\n"
     "  --test FILE        fits POINTS, predicts the timings in FILE\n"
@@ -37,7 +40,8 @@ static const char help[] =
     "\n"
     "examples:\n"
     "  isthmus fit points.csv --cross-validate --max-median 10 --max-p90 25\n"
-    "  isthmus fit points.csv --only trtllm -o trtllm.json\n";
+    "  isthmus fit points.csv --only trtllm -o trtllm.json\n"
+    "  isthmus fit bench-half.json --test bench-other-half.json --max-median 10\n";
 
 enum {
     OPTION_CROSS = 256,

@@ -18,13 +18,14 @@
 static const char help[] =
     "usage: isthmus whatif --op OP [--op OP...] [OPTION...]\n"
     "\n"
-    "How long operations would take on a described cluster, over which path, and which link is the\n"
-    "bottleneck. Nothing runs, no GPU is needed, all ranks are described from here.\n"
+    "How long operations would take on a described cluster, over which path, and which link is\n"
+    "the bottleneck. Nothing runs, no GPU is needed, all ranks are described from here.\n"
     "\n"
     "  --op OP          NAME,key=value,...: allreduce, allgather, reducescatter, alltoall,\n"
     "                   broadcast, sendrecv, p2p, put, signal, barrier, ep_dispatch, ep_combine,\n"
     "                   copy; keys bytes, group, src, dst, tokens, row, topk, experts, limit,\n"
-    "                   stream, algorithm (ring, tree, direct, oneshot, twoshot, multicast, ll, ht),\n"
+    "                   blocks, stream, algorithm (ring, tree, direct, oneshot, twoshot,\n"
+    "                   multicast, ll, ht),\n"
     "                   routing (random, spread, every). Streams overlap\n"
     "  --cluster LINE   as for `isthmus ep`, for example 8x8,nic_rate=400Gb/s (default 1x8)\n"
     "  --profile FILE   measured constants, from `isthmus probe` or `isthmus fit`\n"
@@ -34,8 +35,8 @@ static const char help[] =
     "  --sweep SWEEP    bytes=FROM:TO, nodes=FROM:TO or ep=FROM:TO, doubling; prints CSV\n"
     "  --svg FILE       the sweep as curves\n"
     "  --csv FILE       the sweep as CSV, into a file\n"
-    "  --json           the answer as one JSON object (of the first scene, without a sweep)\n"
-    "  --expand         computes every rank, to check the collapse of equal ones; to 8192 ranks\n"
+    "  --json           the answer as one JSON object; with --edit one with all scenes\n"
+    "  --expand         computes every rank, to check the collapse of equal ones; to 1024 ranks\n"
     "  -h, --help       this text\n"
     "\n"
     "exit status: 0 answered, 1 cannot be done there, 2 bad usage\n"
@@ -325,18 +326,39 @@ static int write_file(const char *path, const cli_text *text)
     return fclose(file) == 0 && written ? CLI_OK : cli_failed(COMMAND, "cannot write %s", path);
 }
 
-static int put_json(const cli_answer *answer)
+static bool append_json(const cli_answer *answer, cli_text *text)
 {
     size_t needed = 0;
     ist_status status = ist_estimate_print(&answer->estimate, NULL, 0, &needed);
-    char *text = status == IST_OK ? malloc(needed) : NULL;
-    if (text != NULL) {
-        status = ist_estimate_print(&answer->estimate, text, needed, NULL);
+    char *json = status == IST_OK ? malloc(needed) : NULL;
+    if (json != NULL) {
+        status = ist_estimate_print(&answer->estimate, json, needed, NULL);
+        cli_text_append(text, "%s", json);
     }
-    int code = text == NULL || status != IST_OK ? cli_failed(COMMAND, "no memory for the answer")
-                                                : cli_put(COMMAND, text);
-    free(text);
-    return code == CLI_OK ? cli_put(COMMAND, "\n") : code;
+    free(json);
+    return json != NULL && status == IST_OK && !text->failed;
+}
+
+/* One answer, or all scenes. Edits have been read, so nothing in their texts has to be escaped. */
+static int put_json(const cli_question *question, const cli_answer *answers)
+{
+    cli_text text = {0};
+    const bool scenes = question->scene_count > 1;
+    bool good = true;
+    cli_text_append(&text, "%s", scenes ? "{\"scenes\":[" : "");
+    for (uint32_t i = 0; i < question->scene_count && good; ++i) {
+        if (scenes) {
+            cli_text_append(&text, "%s{\"edit\":\"%s\",\"estimate\":", i > 0 ? "," : "",
+                            question->scene_text[i]);
+        }
+        good = append_json(&answers[i], &text);
+        cli_text_append(&text, "%s", scenes ? "}" : "");
+    }
+    cli_text_append(&text, "%s", scenes ? "]}\n" : "\n");
+    const int code = good && !text.failed ? cli_put(COMMAND, text.bytes)
+                                          : cli_failed(COMMAND, "no memory for the answer");
+    cli_text_free(&text);
+    return code;
 }
 
 static int put_sweep(const cli_question *question, const cli_answer *answers)
@@ -371,7 +393,7 @@ static int answer_all(const cli_question *question, cli_answer *answers)
         return put_sweep(question, answers);
     }
     if (question->json) {
-        return put_json(answers);
+        return put_json(question, answers);
     }
     cli_whatif_print(question, answers);
     return cli_put(COMMAND, "");

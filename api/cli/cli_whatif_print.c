@@ -129,13 +129,17 @@ void cli_whatif_print(const cli_question *question, const cli_answer *answers)
     char total[24];
     char serial[24];
     char memory[24];
+    char limit[24];
     cli_whatif_time(estimate->total_ps, total);
     cli_whatif_time(estimate->serial_ps, serial);
     bytes_text(estimate->memory_bytes, memory);
+    bytes_text(estimate->memory_limit_bytes, limit);
     printf("%" PRIu64 " ranks on %" PRIu64 " nodes: %s (%s one after the other)\n",
            estimate->rank_count, estimate->node_count, total, serial);
-    printf("bottleneck %s; constants %s; buffers %s a rank\n", estimate->busiest,
-           confidence_texts[estimate->confidence], memory);
+    printf("bottleneck %s; constants %s; buffers %s of %s%s\n",
+           estimate->busiest[0] == '\0' ? "none" : estimate->busiest,
+           confidence_texts[estimate->confidence], memory, limit,
+           estimate->memory_bytes > estimate->memory_limit_bytes ? ": TOO MUCH" : "");
     print_ops(&answers[0]);
     print_links(estimate);
     if (question->scene_count > 1) {
@@ -158,10 +162,12 @@ void cli_whatif_csv(const cli_question *question, const cli_answer *answers, cli
                                 question->scene_text[scene]);
                 continue;
             }
+            const uint64_t busiest = estimate->bottleneck < IST_LINK_KINDS
+                                         ? estimate->link[estimate->bottleneck].busiest_permille
+                                         : 0;
             cli_text_append(text, "%" PRIu64 ",%s,%" PRIu64 ",%" PRIu64 ",%s,%" PRIu64 ",%s\n",
                             question->step[step], question->scene_text[scene], estimate->rank_count,
-                            estimate->total_ps, cli_whatif_link(estimate->bottleneck),
-                            estimate->link[estimate->bottleneck].busiest_permille,
+                            estimate->total_ps, cli_whatif_link(estimate->bottleneck), busiest,
                             confidence_texts[estimate->confidence]);
         }
     }

@@ -46,12 +46,21 @@ static ist_status drop_pending(ist_ep_handle *handle)
     ist_world *world = handle->object.world;
     uint32_t ranks = handle->group->geometry.rank_count;
     uint8_t *at = handle->report + ist_ep_record_offset(ranks, (uint32_t)handle->pending.op);
+    uint32_t words = IST_MASK_WORDS(ranks);
+    uint64_t lost[IST_EP_RANKS_MAX / 64u];
+    uint64_t mix = 0;
     ist_ep_record_head head;
     IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, at, &head, sizeof(head)));
+    IST_RETURN_IF_ERROR(
+        world->ops.mem_peek(world->self, at + sizeof(head), lost, words * sizeof(lost[0])));
+    for (uint32_t w = 0; w < words; ++w) {
+        mix += ist_ep_record_mix(lost[w], w);
+    }
     head.done = head.started;
     head.issue = handle->issue_count;
     head.status = IST_ERR_RANK_LOST;
     head.complete = 0;
+    head.check = ist_ep_record_check(&head, mix);
     handle->pending.set = false;
     --handle->group->pending_count;
     return world->ops.mem_poke(world->self, at, &head, sizeof(head));

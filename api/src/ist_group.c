@@ -305,7 +305,7 @@ static ist_status fill_estimate(const ist_group *group, const question *asked,
                            .memory_limit_bytes = group->machine.memory_bytes,
                            .event_count = from->event_count,
                            .class_count = from->class_count,
-                           .bottleneck = (uint32_t)from->bottleneck,
+                           .bottleneck = from->bottleneck,
                            .op_count = group->op_count};
     for (uint32_t i = 0; i < IST_LINK_KINDS; ++i) {
         filled.link[i] = (ist_estimate_link){.bytes = from->bytes[i],

@@ -4,6 +4,7 @@
  */
 #include "ist_group.h"
 
+#include "fit_bench.h"
 #include "fit_cross.h"
 #include "fit_probe.h"
 #include "fit_profile.h"
@@ -46,14 +47,24 @@ static void leave_out_others(fit_table *table, const char *only)
     }
 }
 
+/* A table, or what one of the commands wrote. */
+static ist_status read_table(const char *text, size_t bytes, fit_table *table)
+{
+    if (!fit_is_profile(text, bytes)) {
+        return fit_table_read(text, bytes, table);
+    }
+    return fit_is_bench(text, bytes) ? fit_bench_read(text, bytes, table)
+                                     : fit_probe_read(text, bytes, table);
+}
+
 static ist_status read_tables(const ist_fit_desc *desc, ist_fit *fit)
 {
-    IST_RETURN_IF_ERROR(fit_is_profile(desc->points, desc->bytes)
-                            ? fit_probe_read(desc->points, desc->bytes, &fit->table)
-                            : fit_table_read(desc->points, desc->bytes, &fit->table));
+    IST_RETURN_IF_ERROR(read_table(desc->points, desc->bytes, &fit->table));
     const uint32_t first = fit->table.count;
     if (desc->mode == IST_FIT_TEST) {
-        IST_RETURN_IF_ERROR(fit_table_append(&fit->table, desc->test, desc->test_bytes));
+        fit_table test;
+        IST_RETURN_IF_ERROR(read_table(desc->test, desc->test_bytes, &test));
+        IST_RETURN_IF_ERROR(fit_table_append(&fit->table, &test));
     }
     leave_out_others(&fit->table, desc->only);
     fit->mask = ist_alloc(fit->table.count + 1u, 1);
@@ -73,7 +84,7 @@ static ist_status make_profile(const ist_fit_desc *desc, ist_fit *fit)
 {
     IST_RETURN_IF_ERROR(
         fit_profile_make(&fit->table, desc->name == NULL ? "fit" : desc->name, &fit->profile));
-    if (!fit_is_profile(desc->points, desc->bytes)) {
+    if (!fit_is_profile(desc->points, desc->bytes) || fit_is_bench(desc->points, desc->bytes)) {
         return IST_OK;
     }
     cost_profile links;

@@ -165,9 +165,8 @@ static ist_status read_pair(ist_op_desc *op, const char *key, const char *value)
     }
     uint64_t number = 0;
     if (!find_name(key, key_names, KEY_COUNT, &found)) {
-        return refuse(
-            OP, "key", key,
-            "bytes, group, src, dst, tokens, row, topk, experts, stream, limit, blocks, "
+        return refuse(OP, "key", key,
+                      "bytes, group, src, dst, tokens, row, topk, experts, stream, limit, blocks, "
                       "algorithm or routing");
     }
     if (!read_size(value, &number)) {

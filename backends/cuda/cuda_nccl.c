@@ -146,6 +146,9 @@ struct cuda_nccl {
     /* Calls of one communicator never overlap: asking for errors also ends calls under way. */
     pthread_mutex_t lock;
     cuda_nccl_devcomm *devcomms;
+    /* Calls that did not settle in time write here until the communicator is aborted. */
+    ncclWindow_t opened;
+    cuda_nccl_devcomm *late;
     pthread_t watcher;
     bool watched;
     bool failed; /* at the last look */
@@ -458,6 +461,16 @@ static bool init_comm(cuda_comm *comm, const ncclUniqueId *id)
     return result == ncclSuccess;
 }
 
+static void give_up(cuda_nccl *nccl, cuda_nccl_devcomm *devcomm, ncclResult_t result)
+{
+    if (result == ncclInProgress) {
+        devcomm->next = nccl->late;
+        nccl->late = devcomm;
+    } else {
+        ist_free(devcomm);
+    }
+}
+
 /* NCCL 2.28 tells whether it has GIN only when it is asked for. */
 static bool try_gin(cuda_comm *comm)
 {
@@ -476,7 +489,7 @@ static bool try_gin(cuda_comm *comm)
     } else {
         describe(comm, "ncclDevCommCreate", result);
     }
-    ist_free(trial);
+    give_up(comm->nccl, trial, result);
     return result == ncclSuccess;
 }
 
@@ -552,6 +565,11 @@ void cuda_nccl_close(cuda_comm *comm)
     if (nccl->comm != NULL) {
         (void)nc.ncclCommAbort(nccl->comm);
     }
+    while (nccl->late != NULL) {
+        cuda_nccl_devcomm *late = nccl->late;
+        nccl->late = late->next;
+        ist_free(late);
+    }
     (void)pthread_mutex_destroy(&nccl->lock);
     ist_free(nccl);
     comm->nccl = NULL;
@@ -561,12 +579,13 @@ void cuda_nccl_close(cuda_comm *comm)
 
 ist_status cuda_nccl_window_open(cuda_comm *comm, void *local, uint64_t bytes, void **window)
 {
-    ncclWindow_t opened = NULL;
     cuda_nccl *nccl = comm->nccl;
     (void)pthread_mutex_lock(&nccl->lock);
+    nccl->opened = NULL;
     ncclResult_t result =
-        nc.ncclCommWindowRegister(nccl->comm, local, bytes, &opened, NCCL_WIN_COLL_SYMMETRIC);
+        nc.ncclCommWindowRegister(nccl->comm, local, bytes, &nccl->opened, NCCL_WIN_COLL_SYMMETRIC);
     result = settle(nccl->comm, result, deadline_of(comm));
+    ncclWindow_t opened = nccl->opened;
     (void)pthread_mutex_unlock(&nccl->lock);
     if (result != ncclSuccess) {
         return fail_nccl(comm, result, "ncclCommWindowRegister");
@@ -626,10 +645,11 @@ ist_status cuda_nccl_devcomm_open(cuda_comm *comm, const cuda_nccl_counts *count
     created = settle(nccl->comm, created, deadline_of(comm));
     if (created == ncclSuccess) {
         devcomm_link(nccl, devcomm);
+    } else {
+        give_up(nccl, devcomm, created);
     }
     (void)pthread_mutex_unlock(&nccl->lock);
     if (created != ncclSuccess) {
-        ist_free(devcomm);
         return fail_nccl(comm, created, "ncclDevCommCreate");
     }
     *result = devcomm;

@@ -146,10 +146,13 @@ static void sim_races_off(sim_explore *explore)
 
 ist_status sim_agents_begin(sim_explore *explore)
 {
-    if (explore->agents == NULL) {
+    if (explore->agents == NULL || explore->network == NULL) {
+        ist_free(explore->agents);
+        ist_free(explore->network);
         explore->agents = ist_alloc(SIM_AGENTS_MAX, sizeof(*explore->agents));
         explore->network = ist_alloc(SIM_NETWORK_AGENTS, sizeof(*explore->network));
         explore->clock_room = SIM_CLOCK_ROOM_FIRST;
+        explore->agent_high = 0;
         if (explore->agents == NULL || explore->network == NULL) {
             return ist_raise(IST_ERR_MEMORY, NULL, "no memory for the clocks of %u agents",
                              SIM_AGENTS_MAX);

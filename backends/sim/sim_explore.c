@@ -243,7 +243,7 @@ void sim_explore_finish(sim_world *world, ist_status status)
     filled->choices = report->choices;
     filled->choice_capacity = report->choice_capacity;
     filled->size = report->size;
-    if (report->choices != NULL) {
+    if (report->choices != NULL && filled->choice_count > 0) {
         uint32_t count = filled->choice_count < filled->choice_capacity ? filled->choice_count
                                                                         : filled->choice_capacity;
         memcpy(report->choices, explore->picks, count * sizeof(*report->choices));

@@ -155,7 +155,7 @@ typedef struct sim_shadow_page {
 
 /* Pages of one rank, by offset. */
 typedef struct sim_shadow {
-    uint32_t *pages; /* [room] index + 1 into the pool; 0: none */
+    sim_shadow_page **pages; /* [room] NULL: none; they belong to the pool */
     uint32_t room;
     uint32_t high; /* pages that may be there */
 } sim_shadow;

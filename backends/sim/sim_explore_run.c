@@ -54,6 +54,12 @@ ist_status ist_explore_run(const ist_world_desc *desc, ist_rank_fn rank_main, vo
     if (world.sim != NULL) {
         memcpy(&sim, world.sim, world.sim->size < sizeof(sim) ? world.sim->size : sizeof(sim));
     }
+    if (report != NULL) { /* also when the world cannot start, or is fair */
+        const ist_explore_report empty = {.size = report->size,
+                                          .choices = report->choices,
+                                          .choice_capacity = report->choice_capacity};
+        memcpy(report, &empty, report->size < sizeof(empty) ? report->size : sizeof(empty));
+    }
     world.size = sizeof(world);
     world.backend = "sim";
     world.sim = &sim;

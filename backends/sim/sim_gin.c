@@ -87,12 +87,28 @@ static void sim_put_touches(sim_put *put)
 
 static void sim_put_complete_locally(sim_put *put);
 
+/* Whether anybody could tell that the source was read before the put has landed. */
+static bool sim_put_is_watched(const sim_put *put)
+{
+    if (put->counter != IST_GIN_NO_COUNTER) {
+        return true;
+    }
+    for (const sim_wait *wait = put->src->member->rank->waits; wait != NULL; wait = wait->next) {
+        if (wait->kind == SIM_WAIT_FLUSH && wait->dev == put->src &&
+            wait->context == put->context && wait->coop->serial == put->block_serial) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether only the source is read now: the put lands in a later move. */
 static bool sim_put_splits(sim_put *put)
 {
     sim_world *world = put->src->member->rank->world;
-    bool whole = put->bytes == 0 || put->from == &put->value || put->read || put->error ||
-                 put->lost || put->duplicate || put->extra_ps > 0 || put->dst->member->rank->dead ||
+    bool whole = !sim_put_is_watched(put) || put->bytes == 0 || put->from == &put->value ||
+                 put->read || put->error || put->lost || put->duplicate || put->extra_ps > 0 ||
+                 put->dst->member->rank->dead ||
                  sim_memory_find(put->src->member->rank, put->from, put->bytes) == NULL;
     if (whole || sim_choose_value(world->explore, 2) == 0) {
         return false;

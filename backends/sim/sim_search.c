@@ -76,7 +76,8 @@ typedef struct sim_search {
     sim_explore *explore; /* of the run */
     sim_touched *touches; /* of the finished run */
     uint32_t touch_count, touch_room;
-    bool broken; /* out of memory */
+    bool broken;   /* out of memory */
+    bool diverged; /* a run did not repeat the one before it */
 } sim_search;
 
 /* A larger array, or NULL; the old one is freed. */
@@ -264,18 +265,24 @@ static uint32_t sim_search_move(void *context, sim_explore *explore, uint32_t se
 {
     sim_search *search = context;
     search->explore = explore;
-    if (search->broken) {
+    if (search->broken || search->diverged) {
         return UINT32_MAX;
     }
     uint32_t index = search->at;
+    uint32_t shift = self != UINT32_MAX ? 1u : 0u;
     if (index < search->depth) {
         ++search->at;
+        search->diverged =
+            search->stack[index].value ||
+            search->stack[index].count != explore->move_count - explore->quiet_count + shift;
+        if (search->diverged) {
+            return UINT32_MAX;
+        }
     } else if (!sim_node_begin(search, self)) {
         explore->cut = true;
         return UINT32_MAX;
     }
     const sim_node *node = &search->stack[index];
-    uint32_t shift = self != UINT32_MAX ? 1u : 0u;
     uint32_t made = node->pick < shift
                         ? UINT32_MAX
                         : explore->moves[explore->quiet_count + node->pick - shift].made;
@@ -287,7 +294,9 @@ static uint32_t sim_search_value(void *context, uint32_t count)
 {
     sim_search *search = context;
     if (search->at < search->depth) {
-        return search->stack[search->at++].pick;
+        const sim_node *known = &search->stack[search->at++];
+        search->diverged = search->diverged || !known->value || known->count != count;
+        return search->diverged ? 0 : known->pick;
     }
     sim_node *node = sim_node_push(search);
     if (node == NULL) {
@@ -533,7 +542,15 @@ static bool sim_search_once(sim_search *search, const sim_search_run *run, ist_s
     sim_explore_guide(NULL);
     ++search->result->runs;
     sim_search_take_touches(search);
-    sim_races_find(search);
+    if (search->diverged) {
+        *status =
+            ist_raise(IST_ERR_USAGE, NULL,
+                      "the program does not repeat itself: something but its schedule decides");
+        return false;
+    }
+    if (!search->broken) {
+        sim_races_find(search);
+    }
     if (search->broken) {
         *status = ist_raise(IST_ERR_MEMORY, NULL, "no memory to search schedules");
         return false;

@@ -18,7 +18,7 @@
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-static sim_shadow_page *sim_page_new(sim_explore *explore, uint32_t *number)
+static sim_shadow_page *sim_page_new(sim_explore *explore)
 {
     if (explore->page_count == explore->page_room) {
         uint32_t room = explore->page_room == 0 ? 256u : explore->page_room * 2u;
@@ -42,8 +42,7 @@ static sim_shadow_page *sim_page_new(sim_explore *explore, uint32_t *number)
     } else {
         memset(explore->pages[explore->page_count], 0, sizeof(sim_shadow_page));
     }
-    *number = ++explore->page_count;
-    return explore->pages[explore->page_count - 1u];
+    return explore->pages[explore->page_count++];
 }
 
 static bool sim_shadow_room(sim_shadow *shadow, uint32_t page)
@@ -55,7 +54,7 @@ static bool sim_shadow_room(sim_shadow *shadow, uint32_t page)
     while (room <= page) {
         room *= 2u;
     }
-    uint32_t *pages = ist_alloc(room, sizeof(*pages));
+    sim_shadow_page **pages = ist_alloc(room, sizeof(sim_shadow_page *));
     if (pages == NULL) {
         return false;
     }
@@ -68,24 +67,27 @@ static bool sim_shadow_room(sim_shadow *shadow, uint32_t page)
     return true;
 }
 
-/* The page of an offset, made when it is missing. */
-static sim_shadow_page *sim_shadow_page_of(sim_explore *explore, uint32_t rank, uint64_t offset)
+static sim_shadow_page *sim_shadow_page_make(sim_explore *explore, uint32_t rank, uint64_t page)
 {
     sim_shadow *shadow = &explore->shadows[rank];
-    uint64_t page = offset >> SIM_SHADOW_PAGE_LOG2;
-    if (page < shadow->room && shadow->pages[page] != 0) {
-        return explore->pages[shadow->pages[page] - 1u];
-    }
-    uint32_t number = 0;
     if (page > UINT32_MAX / 2u || !sim_shadow_room(shadow, (uint32_t)page)) {
         return NULL;
     }
-    sim_shadow_page *made = sim_page_new(explore, &number);
-    if (made != NULL) {
-        shadow->pages[page] = number;
-        shadow->high = page + 1u > shadow->high ? (uint32_t)page + 1u : shadow->high;
-    }
+    sim_shadow_page *made = sim_page_new(explore);
+    shadow->pages[page] = made;
+    shadow->high = page + 1u > shadow->high ? (uint32_t)page + 1u : shadow->high;
     return made;
+}
+
+/* The page of an offset, made when it is missing. */
+static inline sim_shadow_page *sim_shadow_page_of(sim_explore *explore, uint32_t rank,
+                                                  uint64_t offset)
+{
+    const sim_shadow *shadow = &explore->shadows[rank];
+    uint64_t page = offset >> SIM_SHADOW_PAGE_LOG2;
+    return page < shadow->room && shadow->pages[page] != NULL
+               ? shadow->pages[page]
+               : sim_shadow_page_make(explore, rank, page);
 }
 
 void sim_shadow_begin(sim_explore *explore)
@@ -112,9 +114,8 @@ void sim_shadow_freed(sim_rank *rank, uint64_t offset, uint64_t bytes)
     bool words = false;
     for (uint64_t page = offset >> SIM_SHADOW_PAGE_LOG2; page < end && page < shadow->high;
          ++page) {
-        words =
-            words || (shadow->pages[page] != 0 && explore->pages[shadow->pages[page] - 1u]->words);
-        shadow->pages[page] = 0;
+        words = words || (shadow->pages[page] != NULL && shadow->pages[page]->words);
+        shadow->pages[page] = NULL;
     }
     if (words) {
         sim_words_forget(explore, rank->memory.base + offset, bytes);
@@ -463,6 +464,11 @@ void sim_shadow_access(sim_explore *explore, uint32_t number, const void *addres
     if (!known || offset < page->begin || end > page->end ||
         (!own && (offset < page->shared_begin || end > page->shared_end))) {
         sim_range_refuse(&check, owner);
+        return;
+    }
+    uint64_t inside = offset & (SIM_PAGE_BYTES - 1u);
+    if ((offset & 3u) == 0 && (bytes & 3u) == 0 && inside + bytes <= SIM_PAGE_BYTES) {
+        sim_cells_judge(&check, &page->cells[inside / 4u], bytes / 4u, epoch);
         return;
     }
     sim_shadow_range(&check, owner->index, offset, end, epoch);

@@ -496,7 +496,9 @@ IST_DEVICE_FN void ist_ep_combine_survey(ist_coop *coop, const ist_ep_op_view *o
         if (results[peer] == IST_WAIT_DONE && !ist_ep_is_in(plan->acked, peer)) {
             results[peer] = IST_WAIT_MASKED;
         }
-        sources->rows[peer] = ist_ep_source_rows(coop, op, head, peer, &sources->packed[peer]);
+        int in = results[peer] == IST_WAIT_DONE; /* else the head may be anything */
+        sources->rows[peer] =
+            in ? ist_ep_source_rows(coop, op, head, peer, &sources->packed[peer]) : NULL;
     }
     ist_coop_sync(coop);
 }

@@ -115,7 +115,8 @@ IST_DEVICE_FN uint32_t ist_ep_close_books(ist_coop *coop, const ist_ep_op_view *
     if (ist_wire_noticed(coop, &wire, verdict)) {
         outcome |= IST_WIRE_EVICTED;
     }
-    if (wrong || (good & broken) != 0) {
+    /* Also for ranks that only a proposal contained which was not decided: the word must be zero. */
+    if (wrong || broken != 0) {
         IST_RARELY(coop, ist_ep_reject_here(coop, *op, broken, results));
     }
     return outcome;
@@ -141,6 +142,7 @@ IST_DEVICE_RARE_FN void ist_ep_notify_silent(ist_coop *coop, ist_ep_op_view op,
     uint8_t *marks = ist_wire_marks(head, op.dev);
     ist_wire_channel ready = ist_ep_flag_of(&op, IST_EP_READY);
     ist_wire wire = ist_ep_wire_of(&op);
+    ist_coop_sync(coop); /* some lane may still read `lost` on the way here */
     if (ist_coop_elect(coop)) {
         head->lost = 0;
     }
@@ -327,6 +329,17 @@ IST_DEVICE_FN void ist_ep_write_record(ist_coop *coop, const ist_ep_op_view *op,
     ist_ep_write_head(coop, op, outcome, lost, mix);
 }
 
+/** Moves the number of the last decision on, after one that this launch took. Blocks wait for a word
+ *  that is larger, so before numbers run out they begin again, while no other block is there. Lane. */
+IST_DEVICE_FN void ist_ep_keep_decision(ist_coop *coop, const ist_ep_op_view *op, uint64_t word)
+{
+    if (word >> IST_EP_DECIDED_BITS == IST_EP_DECIDED_NUMBER_MAX) {
+        ist_store_u64(coop, &op->state->decided, 0, IST_RELAXED, IST_SCOPE_DEVICE);
+        word = 0;
+    }
+    ist_store_u64(coop, &op->state->head.decided_base, word, IST_RELAXED, IST_SCOPE_DEVICE);
+}
+
 /** Moves the group's state on and keeps what a staged operation needs. Collective. */
 IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op,
                                   const ist_ep_decision *decision, uint32_t outcome)
@@ -350,7 +363,7 @@ IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op,
         uint64_t word = decision->word != 0 ? decision->word
                                             : ist_load_u64(coop, &op->state->decided, IST_RELAXED,
                                                            IST_SCOPE_DEVICE);
-        ist_store_u64(coop, &head->decided_base, word, IST_RELAXED, IST_SCOPE_DEVICE);
+        ist_ep_keep_decision(coop, op, word);
     }
     ist_store_u64(coop, &head->left_base, op->before->left_base + met, IST_RELAXED,
                   IST_SCOPE_DEVICE);

@@ -144,6 +144,8 @@ IST_DEVICE_FN uint64_t ist_ep_decide_together(ist_coop *coop, const ist_ep_op_vi
     ist_wire wire = ist_ep_wire_of(op);
     uint64_t *notices =
         (uint64_t *)ist_coop_scratch(coop, IST_WIRE_SCRATCH_COPY, IST_WIRE_PIECE * 8u);
+    /* Opened here for whoever adopts: what a rare function opens first is gone after it. */
+    (void)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
     ist_row_copy(coop, notices, ist_wire_word(coop, wire.service, wire.notices, 0),
                  op->ranks * 8u);
     if (ist_ep_await_slice(coop, op, IST_EP_READY, start, results) != 0 || op->out) {

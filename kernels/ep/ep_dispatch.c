@@ -12,8 +12,8 @@
  *              ep_decide.h. Block 0 alone, where it decides apart, keeps a copy of the metadata
  *   5 place    every block computes the slots of its share of the rows: running sums of the counts
  *              over the sources in rank order, plus the ordinal that the sender gave the entry. The
- *              slot bases of source s, its answer, are sent by block s % blocks now if blocks have
- *              decided together, by the last block otherwise
+ *              slot bases of a source, its answer, are sent by one block now if blocks have decided
+ *              together, by the last block otherwise
  *   6 take     each row is read once, from its sender's window or this rank's inbox, and written to
  *              all its places
  * Last block:
@@ -726,15 +726,16 @@ IST_DEVICE_FN void ist_ep_answer_source(ist_coop *coop, const ist_ep_op_view *op
     }
 }
 
-/** Makes the answer of a record in place; `entries`: those of lower sources. @return what to do: bit 0
- *  keep it, bit 1 send it. Lane. */
-IST_DEVICE_FN uint8_t ist_ep_make_answer(ist_coop *coop, const ist_ep_op_view *op,
-                                         const ist_ep_cursor *cursor, ist_ep_head *head,
-                                         uint32_t source, uint32_t entries, int counts)
+/** Makes the answer of a record in place; `entries`: those of lower sources. Whoever counts gets it:
+ *  the flag comes from another block, which may have seen a source active that this one has not.
+ *  @return what to do: bit 0 keep it, bit 1 send it. Lane. */
+IST_DEVICE_FN uint8_t ist_ep_make_answer(const ist_ep_op_view *op, const ist_ep_cursor *cursor,
+                                         ist_ep_head *head, uint32_t source, uint32_t entries,
+                                         int counts)
 {
     head->ack_tag = op->tag;
     head->ack_start = cursor->local != 0 ? entries : cursor->rows[source];
-    return (uint8_t)(1u | (counts && ist_ep_was_active(coop, op, source) ? 2u : 0u));
+    return (uint8_t)(1u | (counts ? 2u : 0u));
 }
 
 /** Sends and keeps the answers that were made. Collective. */
@@ -755,17 +756,22 @@ IST_DEVICE_FN void ist_ep_give_answers(ist_coop *coop, const ist_ep_op_view *op,
     }
 }
 
-/** Decided together: the answers that this block gives, of every `stride` sources one. No flag is
- *  raised. Collective. */
+/** Decided together: which block answers a source. From the last on: the first have one row more, and
+ *  have sent. */
+IST_DEVICE_FN uint32_t ist_ep_answering_block(const ist_ep_op_view *op, uint32_t source)
+{
+    return op->blocks - 1u - source % op->blocks;
+}
+
+/** Decided together: the answers that this block gives. No flag is raised. Collective. */
 IST_DEVICE_FN void ist_ep_answer_chunk(ist_coop *coop, const ist_ep_op_view *op,
-                                       const ist_ep_cursor *cursor, const uint8_t *results,
-                                       uint32_t stride)
+                                       const ist_ep_cursor *cursor, const uint8_t *results)
 {
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, source, op->ranks) {
         marks[source] = 0;
-        if (source % stride == op->block) {
+        if (ist_ep_answering_block(op, source) == op->block) {
             uint32_t entries = 0;
             IST_ROLLED
             for (uint32_t lower = 0; lower < source; ++lower) {
@@ -774,7 +780,7 @@ IST_DEVICE_FN void ist_ep_answer_chunk(ist_coop *coop, const ist_ep_op_view *op,
                                : 0u;
             }
             marks[source] =
-                ist_ep_make_answer(coop, op, cursor, ist_ep_record_of(op, cursor, source), source,
+                ist_ep_make_answer(op, cursor, ist_ep_record_of(op, cursor, source), source,
                                    entries, results[source] == IST_WAIT_DONE);
         }
     }
@@ -1087,8 +1093,8 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
     ist_ep_cursor cursor = ist_ep_cursor_open(coop, op, 1);
     ist_ep_desk desk = ist_ep_desk_of(coop, &args->op);
     uint8_t *results = ist_ep_results(coop, op->ranks);
-    int answers = op->block < op->ranks;
-    int totals = op->block + 1u == op->blocks;
+    int answers = op->blocks - 1u - op->block < op->ranks;
+    int totals = op->block == 0;
     ist_ep_survey(coop, op, &cursor, &desk, results);
     ist_ep_judge_here(coop, op, &cursor, results);
     uint32_t total = cursor.rows[op->ranks];
@@ -1109,7 +1115,7 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
         return 0;
     }
     if (answers) {
-        ist_ep_answer_chunk(coop, op, &cursor, results, op->blocks);
+        ist_ep_answer_chunk(coop, op, &cursor, results);
     }
     if (totals) {
         ist_row_copy(coop, args->op.handle + args->op.in.received, cursor.rows,
@@ -1159,8 +1165,9 @@ IST_DEVICE_RARE_FN void ist_ep_answer_late(ist_coop *coop, const ist_ep_dispatch
             for (uint32_t expert = 0; expert < cursor.local; ++expert) {
                 entries += bases[expert];
             }
-            marks[i] = ist_ep_make_answer(coop, &op, &cursor, head, first + i, entries,
-                                          ist_ep_is_in(whole, first + i));
+            marks[i] = ist_ep_make_answer(&op, &cursor, head, first + i, entries,
+                                          ist_ep_is_in(whole, first + i) &&
+                                              ist_ep_was_active(coop, &op, first + i));
         }
         ist_coop_sync(coop);
         ist_ep_give_answers(coop, &op, &cursor, first, count, marks);

@@ -145,7 +145,7 @@ typedef struct ist_ep_state_head {
     uint64_t left_base;
 } ist_ep_state_head;
 
-/** Group state; its words only grow. */
+/** Group state; its words only grow while a kernel runs. */
 typedef struct ist_ep_state {
     ist_ep_state_head head;
     uint64_t staged;   /**< blocks that have staged their rows */
@@ -158,6 +158,7 @@ typedef struct ist_ep_state {
 /** A decision: number << 33, whether it lies apart, and if not, who takes part, a bit a rank. */
 #define IST_EP_DECIDED_APART (UINT64_C(1) << 32)
 #define IST_EP_DECIDED_BITS 33u
+#define IST_EP_DECIDED_NUMBER_MAX 0x7fffffffu
 #define IST_EP_DECIDED_RANKS_MAX 32u
 
 /* ---- the window ------------------------------------------------------------------------------- */

@@ -50,7 +50,8 @@ typedef struct ist_ep_op_view {
     uint32_t stages;  /**< 1: this launch stages rows */
     uint32_t valid;   /**< 1: the handle's memory is what the call took it for */
     uint32_t out;     /**< 1: others have given this rank up when the kernel began */
-    uint64_t active;  /**< word 0 of the mask when the kernel began: of at most 64 ranks, all */
+    uint64_t active;  /**< word 0 of the mask when the kernel began: of at most 64 ranks, all; lanes
+                           and blocks may have seen different ones */
 } ist_ep_op_view;
 
 /** Mixes the words that say what a handle is for: products, so that none waits for another. */
@@ -222,6 +223,7 @@ IST_DEVICE_FN void ist_ep_announce(ist_coop *coop, const ist_ep_op_view *op)
 IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_ep_op_view *op)
 {
     ist_ep_state_head *before = ist_ep_scratch_head(coop, args->geometry.rank_count);
+    uint64_t *out = ist_ep_verdict_of(coop, args->geometry.rank_count); /* not needed yet */
     op->args = args;
     op->valid = (uint32_t)ist_ep_handle_valid(args);
     op->dev = args->dev;
@@ -234,10 +236,13 @@ IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_
     op->state = (ist_ep_state *)(void *)ist_ep_at(op, args->at.state);
     op->before = before;
     op->stages = ist_ep_stages(op);
-    op->out = (uint32_t)ist_wire_evicted(coop, op->dev);
     op->active = ist_wire_active_word(coop, op->dev, 0);
     ist_row_copy(coop, before, op->state, sizeof(*before));
+    if (ist_coop_elect(coop)) { /* kernels of other streams may note it now: one answer */
+        *out = (uint64_t)ist_wire_evicted(coop, op->dev);
+    }
     ist_coop_sync(coop);
+    op->out = *out != 0;
     ist_ep_number(coop, op);
 }
 

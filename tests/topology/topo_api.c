@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: the public interface keeps its contract: arguments are refused before anything is read, structs
- * are filled up to the caller's size, texts can be asked for their length, and a communicator is compared
- * with what its cluster predicts.
+/* Goal: the public interface keeps its contract: arguments are refused before anything is read,
+ * structs are filled up to the caller's size, texts can be asked for their length, and a
+ * communicator is compared with what its cluster predicts.
  * Method: calls with one wrong argument each; sizes of yesterday; a simulated world.
  */
 #include <stdarg.h>

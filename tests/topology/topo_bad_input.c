@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what is malformed, hostile or absurd is refused with its line and a reason; nothing crashes, and
- * no file is believed to be large before it has been read.
- * Method: small wrong texts with the words that the error must have; large ones made on the spot; every
- * prefix of the fixtures; and every allocation failing in turn.
+/* Goal: what is malformed, hostile or absurd is refused with its line and a reason; nothing
+ * crashes, and no file is believed to be large before it has been read.
+ * Method: small wrong texts with the words that the error must have; large ones made on the spot;
+ * every prefix of the fixtures; and every allocation failing in turn.
  */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: the way between two ranks is the one that capability and topology allow, the reason says why, and
- * teams are what the rule makes of any order of ranks.
- * Method: clusters and fixtures with known answers; team sizes against a count that tries every size.
+/* Goal: the way between two ranks is the one that capability and topology allow, the reason says
+ * why, and teams are what the rule makes of any order of ranks.
+ * Method: clusters and fixtures with known answers; team sizes against a count that tries every
+ * size.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +60,8 @@ static void test_ways(void **state)
     topo_graph_close(graph);
 }
 
-/* Peer access over PCIe makes a team where it is asked for, up to the kind of path that is named. */
+/* Peer access over PCIe makes a team where it is asked for, up to the kind of path that is
+ * named. */
 static void test_peer_access(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: real files load, pass the check, survive conversion, and show the devices and path types that
- * their index states.
- * Method: reads the data set where it lies beside this repository; without it, says so and passes. Nothing of
- * it is in the repository.
+/* Goal: real files load, pass the check, survive conversion, and show the devices and path types
+ * that their index states.
+ * Method: reads the data set where it lies beside this repository; without it, says so and passes.
+ * Nothing of it is in the repository.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,8 @@ static int split(char *line, char *columns[COLUMNS])
     return count;
 }
 
-/* Counts by type that a note lists, as "PIX x4, SYS x24". False: it lists none. XGMI counts as NVL. */
+/* Counts by type that a note lists, as "PIX x4, SYS x24". False: it lists none. XGMI counts as
+ * NVL. */
 static bool note_counts(const char *notes, const char *key, int counts[TOPO_PATH_TYPES])
 {
     const char *at = strstr(notes, key);

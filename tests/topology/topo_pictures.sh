@@ -69,22 +69,22 @@ draw() {
     local name=$1
     shift
     "$isthmus" topo convert "$@" -o "$work/$name.svg"
-    rsvg-convert "$work/$name.svg" -o "$work/$name.png"
+    rsvg-convert -z 0.5 "$work/$name.svg" -o "$work/$name.png"
 }
 
-# A GPU's box has about 2900 pixels of its fill: 4 of them, whatever crosses and stands in them.
+# At half size a GPU's box has about 600 pixels of its fill, whatever crosses and stands in it: 4 of them.
 draw machine "$fixtures/nccl_two_sockets.xml" --to svg
-python3 "$work/pixels.py" "$work/machine.png" cfe8cf:6000:13000 cfe0f5:6000:13000 a9d3a9:1500:6000 2e8b2e:300:99999 2b62ad:300:99999
+python3 "$work/pixels.py" "$work/machine.png" cfe8cf:1500:3200 cfe0f5:1500:3200 a9d3a9:700:1300 2e8b2e:10:9999 2b62ad:5:9999
 
-# No load: no red. An all-to-all over PCIe alone: the busiest link is red, NVLink of others is not drawn.
-draw idle '2x(h200:4 nvswitch nic:4x400G)' --to svg
-python3 "$work/pixels.py" "$work/idle.png" f01e1e:0:0
+# No load: no red. An all-to-all over two machines: the busiest link is red.
+"$isthmus" topo convert '2x(h200:4 nvswitch nic:4x400G)' --to svg -o "$work/idle.svg"
+! grep -q '#f01e1e' "$work/idle.svg"
 draw busy '2x(h200:4 nvswitch nic:4x400G)' --to svg --load all-to-all
-python3 "$work/pixels.py" "$work/busy.png" f01e1e:50:99999
+python3 "$work/pixels.py" "$work/busy.png" f01e1e:500:9999
 
-# Heat map of 16 GPUs in two machines: half of the squares of 29 by 29 are NVLink, less the diagonal.
+# Heat map of 16 GPUs in two machines: 112 and 128 squares of 14.5 by 14.5.
 draw heat 2x8 --to heat
-python3 "$work/pixels.py" "$work/heat.png" 1a7f37:90000:96000 4a78c2:105000:109500
+python3 "$work/pixels.py" "$work/heat.png" 1a7f37:20500:24500 4a78c2:23500:28000
 
 # A link that is down and one that is degraded are dashed.
 "$isthmus" topo convert "$fixtures/nccl_faults.xml" --to svg -o "$work/faults.svg"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: each reader finds what its file says: devices, places, links with their health, rates with their
- * origins; and every graph survives conversion.
+/* Goal: each reader finds what its file says: devices, places, links with their health, rates with
+ * their origins; and every graph survives conversion.
  * Method: small files of this folder, each made to show one thing, and cluster lines.
  */
 #include <stdarg.h>
@@ -267,6 +267,24 @@ static void test_hwloc1(void **state)
     topo_graph_close(graph);
 }
 
+/* A file of the first version may hold several machines; names that are alike stay two. */
+static void test_system(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "<topology><object type=\"System\">"
+        "<object type=\"Machine\"><object type=\"PCIDev\" pci_busid=\"0000:01:00.0\" "
+        "pci_type=\"0302 [10de:20b0]\"/></object>"
+        "<object type=\"Machine\"><object type=\"PCIDev\" pci_busid=\"0000:01:00.0\" "
+        "pci_type=\"0302 [10de:20b0]\"/></object></object></topology>";
+    topo_graph *graph = loaded_bytes(text, "system");
+    assert_int_equal(topo_kind_count(graph, TOPO_MACHINE), 2);
+    assert_int_equal(topo_gpu_count(graph), 2);
+    assert_int_equal(between(graph, 0, 1), TOPO_PATH_NONE);
+    assert_round_trips(graph, "system");
+    topo_graph_close(graph);
+}
+
 static void test_hwloc3(void **state)
 {
     (void)state;
@@ -300,7 +318,7 @@ static void test_live(void **state)
     topo_graph_close(graph);
 }
 
-/* ------------------------------------------------------------------------------------ JSON, lines */
+/* ---------------------------------------------------------------------------------- JSON, lines */
 
 static void test_json(void **state)
 {
@@ -485,11 +503,12 @@ int main(void)
         cmocka_unit_test(test_other_dialects), cmocka_unit_test(test_hwloc2),
         cmocka_unit_test(test_hwloc1),         cmocka_unit_test(test_two_boards),
         cmocka_unit_test(test_peer_switches),  cmocka_unit_test(test_hwloc3),
-        cmocka_unit_test(test_synthetic),      cmocka_unit_test(test_live),
-        cmocka_unit_test(test_json),           cmocka_unit_test(test_profile),
-        cmocka_unit_test(test_hidden_tree),    cmocka_unit_test(test_cluster_lines),
-        cmocka_unit_test(test_rails),          cmocka_unit_test(test_round_trips),
-        cmocka_unit_test(test_both_ways),      cmocka_unit_test(test_diff),
+        cmocka_unit_test(test_system),         cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_live),           cmocka_unit_test(test_json),
+        cmocka_unit_test(test_profile),        cmocka_unit_test(test_hidden_tree),
+        cmocka_unit_test(test_cluster_lines),  cmocka_unit_test(test_rails),
+        cmocka_unit_test(test_round_trips),    cmocka_unit_test(test_both_ways),
+        cmocka_unit_test(test_diff),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,8 @@ static inline void assert_same_paths(const topo_graph *a, const topo_graph *b, c
     }
 }
 
-/* Through JSON and back, text for text; through NCCL XML and back, path for path; and both at once. */
+/* Through JSON and back, text for text; through NCCL XML and back, path for path; and both at
+ * once. */
 static inline void assert_round_trips(const topo_graph *graph, const char *what)
 {
     topo_text json = {0};

@@ -172,9 +172,9 @@ typedef struct ist_row_batch {
 
 /** A part of a list of copies. */
 typedef struct ist_row_part {
-    void *dst;
-    const void *src;
-    uint64_t bytes;
+    void *dst;       /**< place */
+    const void *src; /**< must not overlap any place of the list */
+    uint64_t bytes;  /**< 0: nothing is copied */
 } ist_row_part;
 
 /**

@@ -208,57 +208,76 @@ IST_CUDA_OUTLINED void ist_cuda_copy_unaligned(char *to, const char *from)
     }
 }
 
-/** 16 bytes of one row to all its places. */
-IST_DEVICE_FN void ist_cuda_scatter_vector(const ist_row_batch *batch, uint32_t row, uint64_t offset,
-                                           uint4 vector, int loaded)
+/** Vectors of a thread that a row has in flight; two rows are. */
+#define IST_CUDA_BATCH_DEPTH (IST_CUDA_ROW_DEPTH / 2u)
+
+/** Loads this lane's vectors of a row from `first` on. @return 0: the row is not aligned, and nothing
+ *  was loaded. */
+IST_DEVICE_FN int ist_cuda_batch_load(const ist_coop *coop, const ist_row_batch *batch, uint32_t row,
+                                      uint32_t first, uint32_t vectors, uint4 *words)
 {
-    for (uint32_t place = 0; place < batch->places[row]; ++place) {
-        char *to = (char *)batch->dst[row * batch->stride + place];
-        if (to == NULL) {
-            continue;
+    const char *from = (const char *)batch->src[row];
+    if (((uint64_t)from & 15u) != 0 || batch->places[row] == 0) {
+        return 0;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < IST_CUDA_BATCH_DEPTH; ++i) {
+        uint32_t at = first + i * coop->thread_count;
+        if (at < vectors) {
+            words[i] = ist_cuda_load_vector(from + (uint64_t)at * 16u);
         }
-        if (loaded && ((uint64_t)to & 15u) == 0) {
-            ist_cuda_store_vector(to + offset, vector);
-        } else {
-            ist_cuda_copy_unaligned(to + offset, (const char *)batch->src[row] + offset);
+    }
+    return 1;
+}
+
+/** Stores them to one place; from the source again where either is not aligned. */
+IST_DEVICE_FN void ist_cuda_batch_store(const ist_coop *coop, const ist_row_batch *batch,
+                                        uint32_t row, char *to, uint32_t first, uint32_t vectors,
+                                        const uint4 *words, int loaded)
+{
+    int aligned = loaded && ((uint64_t)to & 15u) == 0;
+#pragma unroll
+    for (uint32_t i = 0; i < IST_CUDA_BATCH_DEPTH; ++i) {
+        uint64_t at = first + i * coop->thread_count;
+        if (at < vectors && aligned) {
+            ist_cuda_store_vector(to + at * 16u, words[i]);
+        } else if (at < vectors) {
+            ist_cuda_copy_unaligned(to + at * 16u, (const char *)batch->src[row] + at * 16u);
         }
     }
 }
 
-/** The lanes go through the vectors of all rows as if they were one row: DEPTH loads, then their
- *  stores. `at` counts vectors in `row`. */
+/** Stores them to all places of the row. */
+IST_DEVICE_FN void ist_cuda_batch_scatter(const ist_coop *coop, const ist_row_batch *batch,
+                                          uint32_t row, uint32_t first, uint32_t vectors,
+                                          const uint4 *words, int loaded)
+{
+#pragma unroll 1
+    for (uint32_t place = 0; place < batch->places[row]; ++place) {
+        char *to = (char *)batch->dst[row * batch->stride + place];
+        if (to != NULL) {
+            ist_cuda_batch_store(coop, batch, row, to, first, vectors, words, loaded);
+        }
+    }
+}
+
+/** Two rows at a time: the loads of both, then their stores. */
 IST_DEVICE_FN void ist_cuda_copy_batch_vectors(const ist_coop *coop, const ist_row_batch *batch,
                                                uint32_t vectors)
 {
-    uint32_t row = coop->thread / vectors;
-    uint32_t at = coop->thread % vectors;
-    uint32_t rows_step = coop->thread_count / vectors;
-    uint32_t at_step = coop->thread_count % vectors;
-    while (row < batch->row_count) {
-        uint4 words[IST_CUDA_ROW_DEPTH];
-        uint32_t rows[IST_CUDA_ROW_DEPTH];
-        uint32_t ats[IST_CUDA_ROW_DEPTH];
-        uint32_t loaded = 0;
-#pragma unroll
-        for (uint32_t i = 0; i < IST_CUDA_ROW_DEPTH; ++i) {
-            rows[i] = row;
-            ats[i] = at;
-            if (row < batch->row_count && batch->places[row] != 0) {
-                const char *from = (const char *)batch->src[row] + at * 16u;
-                if (((uint64_t)from & 15u) == 0) {
-                    words[i] = ist_cuda_load_vector(from);
-                    loaded |= 1u << i;
-                }
-            }
-            at += at_step;
-            row += rows_step + (at >= vectors ? 1u : 0u);
-            at -= at >= vectors ? vectors : 0u;
-        }
-#pragma unroll
-        for (uint32_t i = 0; i < IST_CUDA_ROW_DEPTH; ++i) {
-            if (rows[i] < batch->row_count) {
-                ist_cuda_scatter_vector(batch, rows[i], ats[i] * 16u, words[i],
-                                        (int)(loaded >> i & 1u));
+#pragma unroll 1
+    for (uint32_t row = 0; row < batch->row_count; row += 2u) {
+#pragma unroll 1
+        for (uint32_t first = coop->thread; first < vectors;
+             first += IST_CUDA_BATCH_DEPTH * coop->thread_count) {
+            uint4 words[2][IST_CUDA_BATCH_DEPTH];
+            int second = row + 1u < batch->row_count;
+            int loaded = ist_cuda_batch_load(coop, batch, row, first, vectors, words[0]);
+            int also = second &&
+                       ist_cuda_batch_load(coop, batch, row + 1u, first, vectors, words[1]);
+            ist_cuda_batch_scatter(coop, batch, row, first, vectors, words[0], loaded);
+            if (second) {
+                ist_cuda_batch_scatter(coop, batch, row + 1u, first, vectors, words[1], also);
             }
         }
     }

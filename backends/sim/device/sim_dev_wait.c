@@ -227,7 +227,8 @@ uint32_t ist_wait_peers(ist_coop *coop, const ist_dev_comm *dev, const ist_peer_
     uint32_t failed = sim_results_finish(results, dev->rank_count, aborted);
     if (coop->actor.world->explore != NULL) {
         sim_explore *explore = coop->actor.world->explore;
-        explore->gave_up = explore->gave_up || failed > 0;
+        bool masked = memchr(results, IST_WAIT_MASKED, dev->rank_count) != NULL;
+        explore->gave_up = explore->gave_up || failed > 0 || masked;
         sim_peers_acquire(coop, dev, spec, results);
     }
     ist_coop_sync(coop);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: no bytes whatever make a reader crash, hang or hold on to memory; and what a reader accepts is a
- * graph that every writer can write, and that means the same when it is read again.
+/* Goal: no bytes whatever make a reader crash, hang or hold on to memory; and what a reader accepts
+ * is a graph that every writer can write, and that means the same when it is read again.
  * Method: libFuzzer. FUZZ_READER keeps a target to the inputs of one reader; one execution in
  * FUZZ_WRITERS, chosen by the bytes, goes through the writers too.
  */

@@ -159,7 +159,7 @@ IST_API_UNSTABLE ist_status ist_scheduler_parse(const char *text, ist_explore_de
  *
  * @param desc     as for ist_world_run(); the backend is the simulator; NULL: defaults
  * @param explore  NULL: random, all detectors
- * @param report   out, may be NULL
+ * @param report   out, may be NULL; zero but for size and choices when nothing was explored
  * @return as ist_world_run(); a finding ends the world with IST_ERR_DEADLOCK (DEADLOCK, LIVELOCK),
  *         the program's status (STATUS), IST_ERR_MISMATCH (DISAGREE) or IST_ERR_DEVICE
  */
@@ -199,7 +199,7 @@ typedef struct ist_explore_all_result {
  * memory are covered completely, host programs in one order.
  *
  * @return IST_OK when no execution has a finding; the status of the first that has; argument errors;
- *         IST_ERR_MEMORY
+ *         IST_ERR_USAGE when something but its schedule decides what the program does; IST_ERR_MEMORY
  */
 IST_API_UNSTABLE ist_status ist_explore_all(const ist_world_desc *desc, ist_rank_fn rank_main,
                                             void *arg, const ist_explore_all_desc *all,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file topology.h
- * Topologies: read one from this machine, a file or a line; ask it for paths, teams and choices; have
- * them explained, written out and drawn. Unstable: may change between releases.
+ * Topologies: read one from this machine, a file or a line; ask it for paths, teams and choices;
+ * have them explained, written out and drawn. Unstable: may change between releases.
  *
  * A topology is read once and does not change. GPUs are numbered as ranks are: rank i of a
  * communicator is GPU i unless the caller says otherwise.
@@ -148,8 +148,8 @@ typedef struct ist_topology_comparison {
  * Layers are tried in order, and what none of them knows is listed as missing: an explicit source;
  * for "live" hwloc, then NVML where it is installed, then the system's files.
  *
- * @param source    "live": this machine; the path of a file (NCCL topology or graph XML, hwloc XML of
- *                  any version, JSON, or a text with a line); a cluster line, as
+ * @param source    "live": this machine; the path of a file (NCCL topology or graph XML, hwloc XML
+ *                  of any version, JSON, or a text with a line); a cluster line, as
  *                  "8x(h200:8 nvswitch nic:8x400G) rails"; a synthetic string of hwloc
  * @param desc      NULL: all defaults
  * @param topology  out: close it with ist_topology_close()
@@ -215,8 +215,8 @@ IST_API_UNSTABLE ist_status ist_topology_choose(const ist_topology *topology,
                                                 uint32_t rank_b, ist_topology_pair *pair);
 
 /**
- * Explains in words, in 80 columns: path, way, numbers with their origins, reason, what is missing for
- * better, how to get another way.
+ * Explains in words, in 80 columns: path, way, numbers with their origins, reason, what is missing
+ * for better, how to get another way.
  *
  * @param desc      NULL: the communicator of all GPUs
  * @param text      out: [capacity], ending in a NUL; NULL with capacity 0 asks for `needed` alone
@@ -245,12 +245,12 @@ IST_API_UNSTABLE ist_status ist_topology_print(const ist_topology *topology,
                                                char *text, size_t capacity, size_t *needed);
 
 /**
- * Says what differs between two topologies: counts, teams, path type and rate of every pair. How their
- * files write them makes no difference.
+ * Says what differs between two topologies: counts, teams, path type and rate of every pair. How
+ * their files write them makes no difference.
  *
  * @param difference_count  out: differences, all of them; may be NULL
- * @param text              out: [capacity], lines "- first" and "+ second"; NULL with capacity 0 asks
- *                          for `needed` alone
+ * @param text              out: [capacity], lines "- first" and "+ second"; NULL with capacity 0
+ *                          asks for `needed` alone
  * @param capacity          bytes of `text`
  * @param needed            out: bytes needed with the NUL, also on IST_ERR_SIZE; may be NULL
  * @return IST_OK, also when they differ; IST_ERR_NULL; IST_ERR_SIZE; IST_ERR_MEMORY
@@ -260,14 +260,14 @@ IST_API_UNSTABLE ist_status ist_topology_diff(const ist_topology *first, const i
                                               size_t capacity, size_t *needed);
 
 /**
- * Compares a communicator with what the topology predicts for its ranks. On GPUs the load/store team
- * is the reference library's answer, and a difference is a finding about one of the two.
+ * Compares a communicator with what the topology predicts for its ranks. On GPUs the load/store
+ * team is the reference library's answer, and a difference is a finding about one of the two.
  *
  * @param policy      how the communicator was opened; NULL: all defaults. Its rank_count is that of
  *                    the communicator, or 0
  * @param comparison  out: filled up to comparison->size
- * @return IST_OK, also when they differ; argument errors; IST_ERR_RANGE when the communicator has more
- *         ranks than the topology has GPUs
+ * @return IST_OK, also when they differ; argument errors; IST_ERR_RANGE when the communicator has
+ *         more ranks than the topology has GPUs
  * @threads the rank's own
  */
 IST_API_UNSTABLE ist_status ist_topology_compare(const ist_topology *topology,

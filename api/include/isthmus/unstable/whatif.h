@@ -186,7 +186,8 @@ typedef struct ist_group_desc {
     uint32_t size;        /**< sizeof(ist_group_desc) */
     uint32_t reserved;    /**< zero */
     const char *cluster;  /**< the cluster in one line, "live" for this machine, or the path of a
-                               topology file (.xml, .json); NULL: that of `comm`, or one node of eight */
+                               topology file (.xml, .json); NULL: that of `comm`, or one node
+                               of eight */
     ist_comm *comm;       /**< whose ranks and load/store teams hold; NULL: the cluster's alone */
     ist_profile *profile; /**< must stay open; NULL: defaults */
 } ist_group_desc;
@@ -230,19 +231,20 @@ typedef struct ist_estimate_link {
 
 /** Answer about a group. Filled up to the caller's `size`. */
 typedef struct ist_estimate {
-    uint32_t size;                          /**< in: sizeof(ist_estimate), at least 8 */
-    uint32_t version;                       /**< 1 */
-    uint64_t total_ps;                      /**< with overlap */
-    uint64_t serial_ps;                     /**< sum over operations, each as it ran here */
-    uint64_t rank_count;                    /**< ranks of the cluster */
-    uint64_t node_count;                    /**< nodes of the cluster */
-    uint64_t memory_bytes;                  /**< buffers of one rank */
-    uint64_t memory_limit_bytes;            /**< memory of one GPU */
-    uint64_t event_count;                   /**< events it took to compute */
-    uint32_t class_count;                   /**< classes of equal ranks */
-    uint32_t bottleneck;                    /**< ist_link_kind of the busiest link */
-    ist_confidence confidence;              /**< of the least certain operation */
-    uint32_t op_count;                      /**< operations of the group */
+    uint32_t size;               /**< in: sizeof(ist_estimate), at least 8 */
+    uint32_t version;            /**< 1 */
+    uint64_t total_ps;           /**< with overlap */
+    uint64_t serial_ps;          /**< sum over operations, each as it ran here */
+    uint64_t rank_count;         /**< ranks of the cluster */
+    uint64_t node_count;         /**< nodes of the cluster */
+    uint64_t memory_bytes;       /**< buffers of one rank */
+    uint64_t memory_limit_bytes; /**< memory of one GPU */
+    uint64_t event_count;        /**< events it took to compute */
+    uint32_t class_count;        /**< classes of equal ranks */
+    uint32_t bottleneck;         /**< ist_link_kind of the busiest link; IST_LINK_KINDS: no
+                                                 link carries anything */
+    ist_confidence confidence;   /**< of the least certain operation */
+    uint32_t op_count;           /**< operations of the group */
     ist_estimate_link link[IST_LINK_KINDS]; /**< by kind */
     char busiest[48];                       /**< name of the busiest link */
     char idle[128];       /**< names of links that carry nothing, those that fit */
@@ -255,8 +257,9 @@ typedef struct ist_estimate {
  * Begins a group. Local.
  *
  * @param group  out: close it with ist_group_end() or ist_group_drop()
- * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE; IST_ERR_RESERVED; IST_ERR_PARSE (cluster); IST_ERR_OBJECT
- *         (comm); IST_ERR_ARGUMENT when the cluster and the communicator differ; IST_ERR_MEMORY
+ * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE; IST_ERR_RESERVED; IST_ERR_PARSE (cluster);
+ *         IST_ERR_OBJECT (comm); IST_ERR_ARGUMENT when the cluster and the communicator differ;
+ *         IST_ERR_MEMORY
  */
 IST_API_UNSTABLE IST_MUST_USE ist_status ist_group_begin(const ist_group_desc *desc,
                                                          ist_group **group);
@@ -264,8 +267,8 @@ IST_API_UNSTABLE IST_MUST_USE ist_status ist_group_begin(const ist_group_desc *d
 /**
  * Adds an operation; at most 64.
  *
- * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE; IST_ERR_RESERVED; IST_ERR_ARGUMENT or IST_ERR_RANGE naming
- *         the field
+ * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE; IST_ERR_RESERVED; IST_ERR_ARGUMENT or IST_ERR_RANGE
+ *         naming the field
  */
 IST_API_UNSTABLE ist_status ist_group_add(ist_group *group, const ist_op_desc *op);
 
@@ -276,10 +279,10 @@ IST_API_UNSTABLE ist_status ist_group_add(ist_group *group, const ist_op_desc *o
  * Gallager, Data Networks, 6.5), on the quotient of the cluster by its symmetry.
  *
  * @param edits       [edit_count], or NULL with 0; at most 32
- * @param expand      1: every rank is computed, to check the quotient; at most 8192 ranks
+ * @param expand      1: every rank is computed, to check the quotient; at most 1024 ranks
  * @param estimate    out: filled up to estimate->size
- * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE; IST_ERR_ARGUMENT; IST_ERR_RANGE; IST_ERR_UNSUPPORTED naming
- *         the operation that has no path or algorithm there; IST_ERR_MEMORY
+ * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE; IST_ERR_ARGUMENT; IST_ERR_RANGE; IST_ERR_UNSUPPORTED
+ *         naming the operation that has no path or algorithm there; IST_ERR_MEMORY
  */
 IST_API_UNSTABLE ist_status ist_group_simulate(ist_group *group, const ist_edit *edits,
                                                uint32_t edit_count, uint32_t expand,
@@ -321,7 +324,8 @@ typedef enum ist_fit_mode {
     IST_FIT_TEST = 2     /**< fits the points and predicts those of `test` */
 } ist_fit_mode;
 
-/** Timings to fit: CSV whose first line names the columns, or a profile of `isthmus probe`. */
+/** Timings to fit: CSV whose first line names the columns, a profile of `isthmus probe`, or
+ * what `isthmus bench ep --json` wrote. */
 typedef struct ist_fit_desc {
     uint32_t size;      /**< sizeof(ist_fit_desc) */
     ist_fit_mode mode;  /**< what to do */
@@ -367,8 +371,8 @@ typedef enum ist_fit_text {
  * (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2.1).
  *
  * @param fit  out: close it with ist_fit_close()
- * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE; IST_ERR_ARGUMENT; IST_ERR_PARSE naming line and column;
- *         IST_ERR_MEMORY
+ * @return IST_OK; IST_ERR_NULL; IST_ERR_SIZE; IST_ERR_ARGUMENT; IST_ERR_PARSE naming line and
+ *         column; IST_ERR_MEMORY
  */
 IST_API_UNSTABLE ist_status ist_fit_open(const ist_fit_desc *desc, ist_fit **fit);
 
