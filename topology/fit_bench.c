@@ -38,7 +38,8 @@ bool fit_is_bench(const char *text, size_t bytes)
 /* The bench's cluster; without one all its ranks share NVLink. */
 static ist_status read_machine(const json_t *root, cost_machine *machine, cost_profile *links)
 {
-    const char *line = text_of(root, "cluster");
+    const char *named = text_of(root, "cluster");
+    const char *line = strcmp(named, "default") == 0 ? "" : named; /* GPUs: what the host has */
     const json_int_t ranks = json_integer_value(json_object_get(root, "ranks"));
     ist_status status = cost_of_source(line[0] == '\0' ? NULL : line, machine, links);
     if (status != IST_OK || ranks < 1 || ranks > 65536) {

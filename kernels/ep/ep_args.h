@@ -38,18 +38,18 @@ typedef struct ist_ep_op_args {
     ist_ep_handle_map in;
     uint8_t *handle;
     ist_ep_record_head *record; /**< host-visible */
-    uint64_t issue;             /**< number of the call on the handle, 0: captured; for the record */
-    uint64_t deadline_ns;       /**< of a wait, a length */
+    uint64_t issue;       /**< number of the call on the handle, 0: captured; for the record */
+    uint64_t deadline_ns; /**< of a wait, a length */
     uint64_t row_bytes;
-    const uint8_t *rows;  /**< local address of the input rows, NULL if there are none */
-    uint64_t rows_offset; /**< of the input in its window */
-    uint32_t rows_window; /**< 0: plain memory, staged for the team */
-    uint32_t halves;      /**< ist_ep_half */
-    uint32_t operation;   /**< ist_ep_op */
-    uint32_t layout;      /**< ist_ep_layout */
-    uint32_t topk;        /**< K */
-    uint32_t dtype;       /**< ist_dtype */
-    uint32_t token_count; /**< N of the handle */
+    const uint8_t *rows;   /**< local address of the input rows, NULL if there are none */
+    uint64_t rows_offset;  /**< of the input in its window */
+    uint32_t rows_window;  /**< 0: plain memory, staged for the team */
+    uint32_t halves;       /**< ist_ep_half */
+    uint32_t operation;    /**< ist_ep_op */
+    uint32_t layout;       /**< ist_ep_layout */
+    uint32_t topk;         /**< K */
+    uint32_t dtype;        /**< ist_dtype */
+    uint32_t token_count;  /**< N of the handle */
     uint32_t topk_inverse; /**< 2^32 / K, rounded up; 0 for K = 1 */
 } ist_ep_op_args;
 

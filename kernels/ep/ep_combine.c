@@ -135,8 +135,7 @@ IST_DEVICE_FN void ist_ep_pack(ist_coop *coop, const ist_ep_op_view *op, const i
         uint64_t end = (uint64_t)run.count * (i % parts + 1u) / parts;
         if (begin < end) {
             uint64_t to = op->base + args->at.stage_packed + (run.packed + begin) * args->row_bytes;
-            ist_row_copy(coop, ist_ep_at(op, to),
-                         args->rows + (run.from + begin) * args->row_bytes,
+            ist_row_copy(coop, ist_ep_at(op, to), args->rows + (run.from + begin) * args->row_bytes,
                          (end - begin) * args->row_bytes);
         }
     }
@@ -191,8 +190,7 @@ IST_DEVICE_FN uint32_t ist_ep_find_owed(ist_coop *coop, const ist_ep_op_view *op
                                         const ist_ep_owed *owed)
 {
     const ist_ep_op_args *args = op->args;
-    uint32_t local =
-        ist_ep_count_of(&args->geometry, op->rank);
+    uint32_t local = ist_ep_count_of(&args->geometry, op->rank);
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, owed->count * args->topk) {
         uint32_t row = owed->first + i / args->topk;
@@ -455,9 +453,8 @@ IST_DEVICE_FN uint64_t ist_ep_rows_at(const ist_ep_op_args *args, uint32_t peer,
     if (packed) {
         return ist_ep_received_max(geometry);
     }
-    return args->layout == IST_EP_RANK_MAJOR
-               ? (uint64_t)geometry->rank_count * geometry->tokens_max
-               : ist_ep_count_of(geometry, peer) * ist_ep_slots(args);
+    return args->layout == IST_EP_RANK_MAJOR ? (uint64_t)geometry->rank_count * geometry->tokens_max
+                                             : ist_ep_count_of(geometry, peer) * ist_ep_slots(args);
 }
 
 /** Where the rows of an expert rank of the team begin, as its head says; notes whether they are
@@ -475,8 +472,7 @@ IST_DEVICE_FN const uint8_t *ist_ep_source_rows(ist_coop *coop, const ist_ep_op_
     if (bytes == 0 || !ist_dev_is_lsa(op->dev, peer)) {
         return NULL;
     }
-    const void *end =
-        ist_window_peer(coop, op->dev, head->window, head->offset + bytes - 1u, peer);
+    const void *end = ist_window_peer(coop, op->dev, head->window, head->offset + bytes - 1u, peer);
     *packed = head->window == 0;
     return end == NULL ? NULL : (const uint8_t *)end + 1 - bytes;
 }
@@ -496,9 +492,7 @@ IST_DEVICE_FN void ist_ep_combine_survey(ist_coop *coop, const ist_ep_op_view *o
         if (results[peer] == IST_WAIT_DONE && !ist_ep_is_in(plan->acked, peer)) {
             results[peer] = IST_WAIT_MASKED;
         }
-        int in = results[peer] == IST_WAIT_DONE; /* else the head may be anything */
-        sources->rows[peer] =
-            in ? ist_ep_source_rows(coop, op, head, peer, &sources->packed[peer]) : NULL;
+        sources->rows[peer] = ist_ep_source_rows(coop, op, head, peer, &sources->packed[peer]);
     }
     ist_coop_sync(coop);
 }

@@ -128,8 +128,7 @@ IST_DEVICE_FN void ist_ep_raise_answers(ist_coop *coop, const ist_ep_op_view *op
     const uint64_t *whole = ist_ep_whole_of(coop, op->ranks);
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
     IST_EACH_LANE (coop, peer, op->ranks) {
-        marks[peer] =
-            (uint8_t)(ist_ep_is_in(whole, peer) && ist_ep_was_active(coop, op, peer));
+        marks[peer] = (uint8_t)(ist_ep_is_in(whole, peer) && ist_ep_was_active(coop, op, peer));
     }
     ist_ep_raise(coop, op, IST_EP_ACK, 0, 1, op->ranks, marks);
 }
@@ -271,9 +270,9 @@ IST_DEVICE_FN int32_t ist_ep_status(ist_coop *coop, const ist_ep_op_view *op, ui
 /** Tag under which the record says that the operation began. Lane. */
 IST_DEVICE_FN uint64_t ist_ep_begun(ist_coop *coop, const ist_ep_op_view *op, uint32_t outcome)
 {
-    return (outcome & IST_EP_FOREIGN) != 0 ? ist_load_u64(coop, &op->args->record->started,
-                                                          IST_RELAXED, IST_SCOPE_SYSTEM)
-                                           : op->tag;
+    return (outcome & IST_EP_FOREIGN) != 0
+               ? ist_load_u64(coop, &op->args->record->started, IST_RELAXED, IST_SCOPE_SYSTEM)
+               : op->tag;
 }
 
 /** The record's words but for the lost ranks, in any order. Lane. */

@@ -146,8 +146,7 @@ IST_DEVICE_FN uint64_t ist_ep_decide_together(ist_coop *coop, const ist_ep_op_vi
         (uint64_t *)ist_coop_scratch(coop, IST_WIRE_SCRATCH_COPY, IST_WIRE_PIECE * 8u);
     /* Opened here for whoever adopts: what a rare function opens first is gone after it. */
     (void)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
-    ist_row_copy(coop, notices, ist_wire_word(coop, wire.service, wire.notices, 0),
-                 op->ranks * 8u);
+    ist_row_copy(coop, notices, ist_wire_word(coop, wire.service, wire.notices, 0), op->ranks * 8u);
     if (ist_ep_await_slice(coop, op, IST_EP_READY, start, results) != 0 || op->out) {
         return 0;
     }
@@ -234,7 +233,8 @@ IST_DEVICE_RARE_FN void ist_ep_reject_marked(ist_coop *coop, ist_ep_op_view op,
 }
 
 /** As ist_ep_reject_marked(), if there are any. @return IST_EP_MIXED or 0. Collective. */
-IST_DEVICE_FN uint32_t ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op, const uint8_t *results)
+IST_DEVICE_FN uint32_t ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op,
+                                     const uint8_t *results)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op->dev);
     ist_coop_sync(coop);
@@ -312,8 +312,8 @@ IST_DEVICE_FN uint64_t ist_ep_word_apart(const ist_ep_op_view *op)
 
 /** Decides together where that can be: sets all of `decision` if so. @return whether it did; else
  *  `late` says how far the wait is, and who decides. Collective. */
-IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op,
-                                      ist_ep_late *late, ist_ep_decision *decision)
+IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, ist_ep_late *late,
+                                      ist_ep_decision *decision)
 {
     uint8_t *results = ist_ep_results(coop, op->ranks);
     int together = ist_ep_may_decide_together(op);
@@ -328,8 +328,7 @@ IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op,
     late->waited = (uint32_t)together;
     late->alone = op->block == 0;
     if (together) {
-        decision->word =
-            ist_ep_decide_together(coop, op, late->start, results, &decision->found);
+        decision->word = ist_ep_decide_together(coop, op, late->start, results, &decision->found);
     }
     if (together && decision->word == 0 && op->block == 0) {
         IST_RARELY(coop, late->alone = ist_ep_claim(coop, *op) == claim);
@@ -382,8 +381,8 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view o
     } else if (word != 0) {
         ist_row_copy(coop, verdict, ist_ep_at(&op, op.args->at.verdict),
                      8u * (uint64_t)ist_ep_word_count(op.ranks));
-        decision.outcome = (uint32_t)ist_load_u64(coop, &op.state->outcome, IST_RELAXED,
-                                                  IST_SCOPE_DEVICE);
+        decision.outcome =
+            (uint32_t)ist_load_u64(coop, &op.state->outcome, IST_RELAXED, IST_SCOPE_DEVICE);
     }
     ist_coop_sync(coop);
     return decision;
@@ -453,8 +452,8 @@ IST_DEVICE_FN void ist_ep_break(ist_coop *coop, const ist_ep_op_view *op, uint32
     uint64_t before = ~seen;
     while ((seen & bit) == 0 && before != seen) {
         before = seen;
-        seen = ist_compare_swap_u64(coop, word, before, before | bit, IST_RELAXED,
-                                    IST_SCOPE_DEVICE);
+        seen =
+            ist_compare_swap_u64(coop, word, before, before | bit, IST_RELAXED, IST_SCOPE_DEVICE);
     }
 }
 

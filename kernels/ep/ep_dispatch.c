@@ -156,8 +156,7 @@ IST_DEVICE_FN void ist_ep_fill_parcel(ist_coop *coop, const ist_ep_op_view *op, 
     part[0].bytes = sizeof(ist_ep_head);
     part[1].src = args->handle + args->in.expert_entries +
                   4u * (uint64_t)ist_ep_first_of(&args->geometry, peer);
-    part[1].bytes =
-        by_expert ? 4u * (uint64_t)ist_ep_count_of(&args->geometry, peer) : 0;
+    part[1].bytes = by_expert ? 4u * (uint64_t)ist_ep_count_of(&args->geometry, peer) : 0;
     part[2].src = args->handle + args->in.descs + first * args->in.desc_bytes;
     part[2].bytes = rows * args->in.desc_bytes;
     part[3].src = args->handle + args->in.weights + 4u * (uint64_t)first * args->topk;
@@ -290,10 +289,7 @@ IST_DEVICE_FN ist_ep_cursor ist_ep_cursor_open(ist_coop *coop, const ist_ep_op_v
     uint32_t bytes = 4u * (IST_EP_LOCAL_SCRATCH + geometry->rank_count + 1u);
     uint32_t *sums = (uint32_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, bytes);
     ist_ep_cursor cursor;
-    cursor.local =
-        args->layout == IST_EP_EXPERT_MAJOR
-            ? ist_ep_count_of(geometry, op->rank)
-            : 0;
+    cursor.local = args->layout == IST_EP_EXPERT_MAJOR ? ist_ep_count_of(geometry, op->rank) : 0;
     cursor.rows = sums + IST_EP_LOCAL_SCRATCH;
     cursor.run = sums;
     cursor.records = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
@@ -382,8 +378,7 @@ IST_DEVICE_FN void ist_ep_check_sources(ist_coop *coop, const ist_ep_op_view *op
     }
     ist_coop_sync(coop);
     IST_ROLLED
-    for (uint32_t peer = 0; op->network && peer < op->ranks;
-         ++peer) {
+    for (uint32_t peer = 0; op->network && peer < op->ranks; ++peer) {
         if (!ist_dev_is_lsa(op->dev, peer) && cursor->rows[peer] != 0) {
             ist_ep_check_stamps(coop, op, peer, cursor->rows[peer], results);
         }
@@ -533,15 +528,14 @@ IST_DEVICE_FN void *ist_ep_place_by_expert(const ist_ep_dispatch_args *args,
 }
 
 /** RANK_MAJOR: place of a row, for its first entry; notes its id. Lane. */
-IST_DEVICE_FN void *ist_ep_place_by_rank(const ist_ep_dispatch_args *args,
-                                         const ist_ep_op_view *op, const ist_ep_batch *batch,
-                                         uint32_t entry, uint32_t i, uint32_t k)
+IST_DEVICE_FN void *ist_ep_place_by_rank(const ist_ep_dispatch_args *args, const ist_ep_op_view *op,
+                                         const ist_ep_batch *batch, uint32_t entry, uint32_t i,
+                                         uint32_t k)
 {
     const ist_ep_op_args *common = &args->op;
     uint64_t row = (uint64_t)batch->source * common->geometry.tokens_max + batch->first + i;
-    uint32_t shift = args->id_kind == IST_EP_ID_GLOBAL
-                         ? ist_ep_first_of(&common->geometry, op->rank)
-                         : 0;
+    uint32_t shift =
+        args->id_kind == IST_EP_ID_GLOBAL ? ist_ep_first_of(&common->geometry, op->rank) : 0;
     ist_ep_batch_idx(batch, common->topk)[i * common->topk + k] =
         entry == IST_EP_ELSEWHERE ? -1 : (int32_t)((entry >> 16) + shift);
     return k == 0 ? args->out + row * common->row_bytes : NULL;
@@ -595,7 +589,7 @@ IST_DEVICE_FN void ist_ep_recheck(ist_coop *coop, const ist_ep_dispatch_args *ar
 
 /** Rows that are not there are zeros, and so are their weights. Collective. */
 IST_DEVICE_FN void ist_ep_zero_bad(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                        ist_ep_batch batch)
+                                   ist_ep_batch batch)
 {
     IST_ROLLED
     for (uint32_t i = 0; i < batch.count; ++i) {
@@ -607,8 +601,7 @@ IST_DEVICE_FN void ist_ep_zero_bad(ist_coop *coop, const ist_ep_dispatch_args *a
             }
         }
         if (batch.rows->bad[i] && args->op.layout == IST_EP_RANK_MAJOR) {
-            uint64_t row =
-                (uint64_t)batch.source * args->op.geometry.tokens_max + batch.first + i;
+            uint64_t row = (uint64_t)batch.source * args->op.geometry.tokens_max + batch.first + i;
             ist_row_fill(coop, args->out_weights + row * args->op.topk, 0,
                          4u * (uint64_t)args->op.topk);
         }
@@ -653,8 +646,8 @@ IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args 
     uint64_t descs =
         op->base + common->at.descs + batch->source * common->at.descs_bytes + sizeof(ist_ep_stamp);
     int on_network = op->network && !ist_dev_is_lsa(op->dev, batch->source);
-    const uint8_t *from = on_network ? ist_ep_kept_descs(op, batch->source)
-                                     : (const uint8_t *)ist_ep_at(op, descs);
+    const uint8_t *from =
+        on_network ? ist_ep_kept_descs(op, batch->source) : (const uint8_t *)ist_ep_at(op, descs);
     ist_row_copy(coop, batch->descs, from + batch->first * common->in.desc_bytes,
                  batch->count * common->in.desc_bytes);
     ist_coop_sync(coop);
@@ -779,9 +772,8 @@ IST_DEVICE_FN void ist_ep_answer_chunk(ist_coop *coop, const ist_ep_op_view *op,
                                ? ist_ep_record_of(op, cursor, lower)->entries
                                : 0u;
             }
-            marks[source] =
-                ist_ep_make_answer(op, cursor, ist_ep_record_of(op, cursor, source), source,
-                                   entries, results[source] == IST_WAIT_DONE);
+            marks[source] = ist_ep_make_answer(op, cursor, ist_ep_record_of(op, cursor, source),
+                                               source, entries, results[source] == IST_WAIT_DONE);
         }
     }
     ist_coop_sync(coop);
@@ -808,8 +800,8 @@ IST_DEVICE_FN void ist_ep_keep_totals(ist_coop *coop, const ist_ep_op_view *op,
                                       const ist_ep_cursor *cursor)
 {
     const ist_ep_op_args *args = op->args;
-    uint8_t *record = args->handle + args->in.received_meta +
-                      op->ranks * args->at.meta_bytes + sizeof(ist_ep_head);
+    uint8_t *record = args->handle + args->in.received_meta + op->ranks * args->at.meta_bytes +
+                      sizeof(ist_ep_head);
     if (cursor->local != 0) {
         ist_row_copy(coop, record, cursor->run, 4u * (uint64_t)cursor->local);
     }
@@ -870,9 +862,9 @@ IST_DEVICE_FN ist_ep_desk ist_ep_desk_of(ist_coop *coop, const ist_ep_op_args *a
     uint32_t rows_bytes = (uint32_t)sizeof(ist_ep_rows) + IST_EP_ROWS * args->topk * 12u;
     uint32_t parts_bytes = 2u * IST_EP_ROWS * (uint32_t)sizeof(ist_row_part);
     uint32_t from_bytes = IST_EP_DECIDED_RANKS_MAX * (uint32_t)sizeof(void *);
-    uint8_t *memory = (uint8_t *)ist_coop_scratch(
-        coop, IST_EP_SCRATCH_DESCS,
-        IST_EP_ROWS * (uint32_t)args->in.desc_bytes + parts_bytes + from_bytes);
+    uint8_t *memory = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_DESCS,
+                                                  IST_EP_ROWS * (uint32_t)args->in.desc_bytes +
+                                                      parts_bytes + from_bytes);
     ist_ep_desk desk;
     desk.from = (const uint8_t **)(void *)memory;
     desk.parts = (ist_row_part *)(void *)(memory + from_bytes);
@@ -1077,8 +1069,7 @@ IST_DEVICE_FN void ist_ep_judge_here(ist_coop *coop, const ist_ep_op_view *op,
     uint64_t shape = ist_ep_shape(op->args);
     IST_EACH_LANE (coop, source, op->ranks) {
         if (results[source] == IST_WAIT_DONE) {
-            results[source] =
-                ist_ep_judge_head(op, ist_ep_record_of(op, cursor, source), shape);
+            results[source] = ist_ep_judge_head(op, ist_ep_record_of(op, cursor, source), shape);
         }
     }
 }

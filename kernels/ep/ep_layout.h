@@ -109,11 +109,11 @@ IST_LAYOUT_FN uint64_t ist_ep_received_max(const ist_ep_geometry *geometry)
 
 /** Head of an operation's metadata from one rank to another. u32 counts[Lmax] follow (dispatch). */
 typedef struct ist_ep_head {
-    uint64_t tag;    /**< of the operation */
-    uint64_t shape;  /**< operation, layout, K, type and row bytes: must be equal on both sides */
-    uint64_t offset; /**< of the rows, in the window */
-    uint32_t window; /**< where the rows lie at the sender */
-    uint32_t rows;   /**< rows for this receiver (dispatch) */
+    uint64_t tag;     /**< of the operation */
+    uint64_t shape;   /**< operation, layout, K, type and row bytes: must be equal on both sides */
+    uint64_t offset;  /**< of the rows, in the window */
+    uint32_t window;  /**< where the rows lie at the sender */
+    uint32_t rows;    /**< rows for this receiver (dispatch) */
     uint32_t tokens;  /**< rows that lie at `offset` (dispatch) */
     uint32_t entries; /**< sum of the counts (EXPERT_MAJOR dispatch) */
     uint32_t reserved[2];

@@ -28,7 +28,7 @@
 #define IST_EP_SCRATCH_ROWS 6u
 #define IST_EP_SCRATCH_SUMS 7u /* u32 [L] running slots, u32 [R + 1] rows */
 
-#define IST_EP_PARCELS 32u      /* destinations served between two syncs */
+#define IST_EP_PARCELS 32u     /* destinations served between two syncs */
 #define IST_EP_PARCEL_PARTS 4u /* head, counts, descriptors, weights */
 
 /** One operation as a block sees it. */
@@ -280,8 +280,7 @@ IST_DEVICE_FN ist_wait_result ist_ep_meet_staged(ist_coop *coop, const ist_ep_op
 /** Whether a rank was active when the kernel began, or is, of many. Lane. */
 IST_DEVICE_FN int ist_ep_was_active(ist_coop *coop, const ist_ep_op_view *op, uint32_t peer)
 {
-    return op->ranks <= 64u ? (int)(op->active >> peer & 1u)
-                            : ist_mask_active(coop, op->dev, peer);
+    return op->ranks <= 64u ? (int)(op->active >> peer & 1u) : ist_mask_active(coop, op->dev, peer);
 }
 
 /** Destinations first + i * blocks, i < count, that are active: 1 in marks[i], after a sync. A rank

@@ -162,8 +162,9 @@ typedef struct ist_gin_action {
 
 /** A batch of rows of equal length, each to several places. The arrays are in scratch. */
 typedef struct ist_row_batch {
-    const void *const *src; /**< [row_count] rows, in device memory; not read where places[i] is 0 */
-    void *const *dst;       /**< [row_count][stride] places, in device memory; NULL: skipped */
+    const void *const
+        *src;         /**< [row_count] rows, in device memory; not read where places[i] is 0 */
+    void *const *dst; /**< [row_count][stride] places, in device memory; NULL: skipped */
     const uint32_t *places; /**< [row_count] places of each row, at most IST_ROW_TARGETS_MAX */
     uint32_t stride;        /**< entries of `dst` from row to row */
     uint32_t row_count;     /**< rows */

@@ -213,8 +213,8 @@ IST_CUDA_OUTLINED void ist_cuda_copy_unaligned(char *to, const char *from)
 
 /** Loads this lane's vectors of a row from `first` on. @return 0: the row is not aligned, and nothing
  *  was loaded. */
-IST_DEVICE_FN int ist_cuda_batch_load(const ist_coop *coop, const ist_row_batch *batch, uint32_t row,
-                                      uint32_t first, uint32_t vectors, uint4 *words)
+IST_DEVICE_FN int ist_cuda_batch_load(const ist_coop *coop, const ist_row_batch *batch,
+                                      uint32_t row, uint32_t first, uint32_t vectors, uint4 *words)
 {
     const char *from = (const char *)batch->src[row];
     if (((uint64_t)from & 15u) != 0 || batch->places[row] == 0) {
@@ -273,8 +273,8 @@ IST_DEVICE_FN void ist_cuda_copy_batch_vectors(const ist_coop *coop, const ist_r
             uint4 words[2][IST_CUDA_BATCH_DEPTH];
             int second = row + 1u < batch->row_count;
             int loaded = ist_cuda_batch_load(coop, batch, row, first, vectors, words[0]);
-            int also = second &&
-                       ist_cuda_batch_load(coop, batch, row + 1u, first, vectors, words[1]);
+            int also =
+                second && ist_cuda_batch_load(coop, batch, row + 1u, first, vectors, words[1]);
             ist_cuda_batch_scatter(coop, batch, row, first, vectors, words[0], loaded);
             if (second) {
                 ist_cuda_batch_scatter(coop, batch, row + 1u, first, vectors, words[1], also);

@@ -46,9 +46,9 @@ static void schedule_of(schedule *made, const museum_piece *piece, uint64_t seed
     made->piece = piece;
     made->run = (museum_run){.seed = seed, .broken = broken};
     made->explore = (ist_explore_desc){.size = sizeof(made->explore), .steps = PCT_STEPS};
+    made->explore.detectors_off = piece->detectors_off;
     made->explore.scheduler = seed % 3u == 0 ? IST_SCHEDULER_RANDOM : IST_SCHEDULER_PCT;
-    made->explore.depth =
-        made->explore.scheduler == IST_SCHEDULER_PCT ? 1u + (uint32_t)(seed % 3u) : 0u;
+    made->explore.depth = seed % 3u == 0 ? 0u : 1u + (uint32_t)(seed % 3u);
 }
 
 static void schedule_run(schedule *one)

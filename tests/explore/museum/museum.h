@@ -40,6 +40,8 @@ typedef struct museum_piece {
     museum_answer answers[3];
     ist_rank_fn rank_main; /* its argument is a museum_run */
     ist_status (*faults)(const museum_run *run, ist_fault_plan *plan); /* NULL: none */
+    uint32_t detectors_off;                                            /* IST_DETECTOR() bits */
+    uint32_t reserved;
     uint64_t step_count_max; /* a longer run is a livelock; 0: 50000 */
 } museum_piece;
 
@@ -60,6 +62,8 @@ typedef struct museum_rig {
 ist_status museum_open(ist_world *world, void *run, museum_rig *rig);
 /* Waits for the stream, meets the others, closes; IST_ERR_INTERNAL if something was wrong. */
 ist_status museum_close(museum_rig *rig);
+/* Closes, and meets nobody. */
+ist_status museum_leave(museum_rig *rig);
 /* All programs are here; says nothing about their streams. */
 ist_status museum_meet(const museum_rig *rig);
 /* The oracle's words. The program goes on, so that nobody waits for it in vain. */
@@ -82,7 +86,14 @@ uint32_t museum_draw(const museum_run *run, uint32_t which, uint32_t bound);
     X(museum_mask_in_graph)                                                                        \
     X(museum_masked_token)                                                                         \
     X(museum_lost_atomic)                                                                          \
-    X(museum_offset_handle)
+    X(museum_offset_handle)                                                                        \
+    X(museum_deregister_race)                                                                      \
+    X(museum_ragged_deregister)                                                                    \
+    X(museum_exit_before_shrink)                                                                   \
+    X(museum_slow_is_not_dead)                                                                     \
+    X(museum_four_gibibytes)                                                                       \
+    X(museum_cleanup_barrier)                                                                      \
+    X(museum_re_register)
 
 #define X(piece) extern const museum_piece piece;
 MUSEUM_PIECES(X)
