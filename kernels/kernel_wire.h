@@ -252,6 +252,17 @@ IST_DEVICE_FN void ist_wire_raise_all(ist_coop *coop, const ist_dev_comm *dev,
     }
 }
 
+/** Zeroes the flags of `channels` channels from `words` on. A flag of something that ended without this
+ *  rank may still arrive: word beside word, as peers write them. Lane-parallel. */
+IST_DEVICE_FN void ist_wire_reset_words(ist_coop *coop, const ist_dev_comm *dev, uint64_t words,
+                                        uint32_t channels)
+{
+    uint64_t *first = ist_wire_word(coop, dev, words, 0);
+    IST_EACH_LANE (coop, i, channels * dev->rank_count) {
+        ist_store_u64(coop, first + i, 0, IST_RELAXED, IST_SCOPE_SYSTEM);
+    }
+}
+
 /** Zeroes the signals of `channels` channels that network peers raise here. Lane-parallel. */
 IST_DEVICE_FN void ist_wire_reset_signals(ist_coop *coop, const ist_dev_comm *dev,
                                           uint32_t signal_first, uint32_t channels)

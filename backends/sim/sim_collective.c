@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collective calls that disagree, and what programs leave behind. The n-th call of each member of a
- * communicator must be of one kind and shape; who comes first says which.
+ * Collective calls that disagree, and what programs leave behind. The n-th call of a kind must have one
+ * shape on all members of a communicator; who comes first says which. Kinds count apart: a call that
+ * fails on one member, before it gets here, is made up for in the next meeting.
  */
 #include "sim_explore.h"
 
@@ -9,7 +10,8 @@
 
 typedef struct sim_collective {
     sim_collective_kind kind;
-    uint32_t rank; /* who came first */
+    uint32_t number; /* among those of its kind */
+    uint32_t rank;   /* who came first */
     uint64_t value;
 } sim_collective;
 
@@ -38,6 +40,17 @@ static bool sim_collective_room(sim_comm *comm)
     return true;
 }
 
+static const sim_collective *sim_collective_find(const sim_comm *comm, sim_collective_kind kind,
+                                                 uint32_t number)
+{
+    for (uint32_t i = comm->agreed_count; i-- > 0;) {
+        if (comm->agreed[i].kind == kind && comm->agreed[i].number == number) {
+            return &comm->agreed[i];
+        }
+    }
+    return NULL;
+}
+
 void sim_collective_check(sim_member *member, sim_collective_kind kind, uint64_t value)
 {
     sim_comm *comm = member->comm;
@@ -46,21 +59,22 @@ void sim_collective_check(sim_member *member, sim_collective_kind kind, uint64_t
         comm->world->fault_struck || member->aborted) {
         return;
     }
-    uint32_t number = member->collectives++;
-    if (number == comm->agreed_count) {
+    uint32_t number = member->collectives[kind]++;
+    const sim_collective *first = sim_collective_find(comm, kind, number);
+    if (first == NULL) {
         if (sim_collective_room(comm)) {
-            comm->agreed[comm->agreed_count++] = (sim_collective){kind, member->index, value};
+            comm->agreed[comm->agreed_count++] =
+                (sim_collective){kind, number, member->index, value};
         }
         return;
     }
-    const sim_collective *first = &comm->agreed[number];
-    if (first->kind != kind || first->value != value) {
-        sim_finding_words(explore, IST_FINDING_DISAGREE, member->rank, IST_ERR_MISMATCH,
-                          "collective call %u of a communicator: rank %u %s (%llu), rank %u %s "
-                          "(%llu)",
-                          number + 1u, first->rank, sim_collective_names[first->kind],
-                          (unsigned long long)first->value, member->index,
-                          sim_collective_names[kind], (unsigned long long)value);
+    if (first->value != value) {
+        sim_finding_words(
+            explore, IST_FINDING_DISAGREE, member->rank, IST_ERR_MISMATCH,
+            "collective call %u of a communicator that %s: rank %u says %llu, rank %u "
+            "says %llu",
+            number + 1u, sim_collective_names[kind], first->rank, (unsigned long long)first->value,
+            member->index, (unsigned long long)value);
     }
 }
 

@@ -293,7 +293,7 @@ typedef struct sim_member {
     uint32_t index;       /* rank in the communicator */
     uint32_t window_last; /* number of the last that it opened; 0: none yet */
     uint32_t devcomm_last;
-    uint32_t collectives; /* exploring: calls made */
+    uint32_t collectives[3]; /* exploring: calls made, by kind */
     bool open;
     bool aborted;
     ist_dev_window *windows; /* [window_room], entry 0 unused here */

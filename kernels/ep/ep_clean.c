@@ -22,7 +22,7 @@ IST_DEVICE_FN void ist_ep_reset_channels(ist_coop *coop, const ist_ep_clean_args
 {
     uint64_t bytes = 8u * (uint64_t)count * args->geometry.rank_count;
     ist_wire_channel channel = ist_ep_channel(&args->geometry, &args->at, first);
-    ist_row_fill(coop, ist_wire_word(coop, args->dev, channel.words, 0), 0, bytes);
+    ist_wire_reset_words(coop, args->dev, channel.words, count);
     ist_row_fill(coop, ist_wire_word(coop, args->dev, channel.sent, 0), 0, bytes);
     ist_wire_reset_signals(coop, args->dev, channel.signal_first, count);
     ist_coop_sync(coop);

@@ -659,6 +659,8 @@ IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args 
     }
     if (on_network) {
         ist_ep_recheck(coop, args, op, batch);
+    } else if (batch->from == NULL) {
+        ist_coop_sync(coop); /* the weights that zeros replace are there */
     }
     if (on_network || batch->from == NULL) {
         ist_ep_zero_bad(coop, args, *batch);

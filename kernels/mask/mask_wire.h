@@ -60,7 +60,7 @@ IST_DEVICE_FN void ist_mask_reset(ist_coop *coop, const ist_dev_comm *dev,
 {
     uint64_t bytes = 8u * (uint64_t)count * dev->rank_count;
     ist_wire_channel from = ist_mask_channel_of(dev, at, first);
-    ist_row_fill(coop, ist_wire_word(coop, dev, from.words, 0), 0, bytes);
+    ist_wire_reset_words(coop, dev, from.words, count);
     ist_row_fill(coop, ist_wire_word(coop, dev, from.sent, 0), 0, bytes);
     ist_wire_reset_signals(coop, dev, from.signal_first, count);
     ist_coop_sync(coop);

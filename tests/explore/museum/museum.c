@@ -3,7 +3,7 @@
  * The museum: does exploring find protocols that failed in public, and nothing in what they should have
  * been? Method: a piece's broken variant is run from the seed on, with random priorities and random
  * choices by turns and no hint, until something is found: it must be the failure, and the same again
- * when its choices are replayed. Its fixed variant is run for a number of schedules.
+ * when its choices are replayed, and when they are shrunk and read from a file. Its fixed variant is run for a number of schedules.
  *
  *   test_museum [PIECE] [--seed N] [--schedules N]
  */
@@ -18,9 +18,11 @@
 
 #define FIND_MAX 20000u /* schedules until the broken variant must be found */
 #define FIXED 2000u     /* schedules of the fixed variant, unless told */
+#define SHRINK_MAX 2000u
 #define CHOICES_MAX 16384u
 #define STEPS_MAX 50000u
 #define PCT_STEPS 300u
+#define DEADLINE_NS UINT64_C(1000000000000) /* longer than anybody is late */
 
 static const museum_piece *const pieces[] = {
 #define X(piece) &piece,
@@ -35,6 +37,8 @@ typedef struct schedule {
     const museum_piece *piece;
     museum_run run;
     ist_explore_desc explore;
+    const ist_fault_plan *faults; /* instead of the piece's, if `has_faults` */
+    bool has_faults;
     ist_explore_report report;
 } schedule;
 
@@ -43,7 +47,7 @@ typedef struct schedule {
 /* The seed alone says which scheduler, so that a report's seed repeats it. */
 static void schedule_of(schedule *made, const museum_piece *piece, uint64_t seed, uint32_t broken)
 {
-    made->piece = piece;
+    *made = (schedule){.piece = piece};
     made->run = (museum_run){.seed = seed, .broken = broken};
     made->explore = (ist_explore_desc){.size = sizeof(made->explore), .steps = PCT_STEPS};
     made->explore.detectors_off = piece->detectors_off;
@@ -51,11 +55,11 @@ static void schedule_of(schedule *made, const museum_piece *piece, uint64_t seed
     made->explore.depth = seed % 3u == 0 ? 0u : 1u + (uint32_t)(seed % 3u);
 }
 
-static void schedule_run(schedule *one)
+static ist_status schedule_run(schedule *one)
 {
     const museum_piece *piece = one->piece;
     ist_fault_plan *plan = NULL;
-    if (piece->faults != NULL) {
+    if (piece->faults != NULL && !one->has_faults) {
         assert_int_equal(ist_fault_plan_open(&plan), IST_OK);
         assert_int_equal(piece->faults(&one->run, plan), IST_OK);
     }
@@ -67,12 +71,15 @@ static void schedule_run(schedule *one)
                            .cluster = piece->cluster,
                            .rank_count = piece->rank_count,
                            .seed = one->run.seed,
-                           .faults = plan,
+                           .deadline_ns = DEADLINE_NS,
+                           .faults = one->has_faults ? one->faults : plan,
                            .sim = &sim};
     one->run.why[0] = '\0';
     one->run.wrong = 0;
-    (void)ist_explore_run(&desc, piece->rank_main, &one->run, &one->explore, &one->report);
+    ist_status status =
+        ist_explore_run(&desc, piece->rank_main, &one->run, &one->explore, &one->report);
     ist_fault_plan_close(plan);
+    return status;
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */
@@ -123,7 +130,7 @@ static void expect_replay(const schedule *found)
     replay->explore.choice_count = found->report.choice_count;
     replay->report = (ist_explore_report){
         .size = sizeof(replay->report), .choices = again, .choice_capacity = CHOICES_MAX};
-    schedule_run(replay);
+    (void)schedule_run(replay);
     const ist_finding *a = &found->report.finding, *b = &replay->report.finding;
     if (a->kind != b->kind || found->report.digest != replay->report.digest ||
         memcmp(&a->first, &b->first, sizeof(a->first)) != 0 ||
@@ -134,6 +141,74 @@ static void expect_replay(const schedule *found)
     }
     free(again);
     free(replay);
+}
+
+static ist_status run_case(const ist_case *which, void *context, ist_explore_report *report)
+{
+    schedule one;
+    schedule_of(&one, context, which->seed, 1);
+    one.explore.scheduler = which->scheduler;
+    one.explore.depth = which->depth;
+    one.explore.steps = which->steps;
+    one.explore.choices = which->choices;
+    one.explore.choice_count = which->choice_count;
+    one.faults = which->faults;
+    one.has_faults = true;
+    one.report = *report;
+    ist_status status = schedule_run(&one);
+    *report = one.report;
+    return status;
+}
+
+/* The failure that was found, as a case of its choices. */
+static ist_case *case_of(const schedule *found)
+{
+    ist_case *made = NULL;
+    assert_int_equal(ist_case_open(&made), IST_OK);
+    (void)snprintf(made->scenario, sizeof(made->scenario), "%s", found->piece->name);
+    made->seed = found->run.seed;
+    made->scheduler = found->explore.scheduler;
+    made->depth = found->explore.depth;
+    made->steps = found->explore.steps;
+    made->kind = found->report.finding.kind;
+    made->status = found->report.finding.status;
+    if (found->piece->faults != NULL) {
+        assert_int_equal(ist_fault_plan_open(&made->faults), IST_OK);
+        assert_int_equal(found->piece->faults(&found->run, made->faults), IST_OK);
+    }
+    return made;
+}
+
+/* What was shrunk goes through its text, and fails in the same way. */
+static void expect_file(const ist_case *which, const museum_piece *piece)
+{
+    size_t needed = 0;
+    ist_case *read = NULL;
+    ist_explore_report report = {.size = sizeof(report)};
+    (void)ist_case_print(which, NULL, 0, &needed);
+    char *text = malloc(needed);
+    assert_non_null(text);
+    assert_int_equal(ist_case_print(which, text, needed, NULL), IST_OK);
+    assert_int_equal(ist_case_parse(text, &read), IST_OK);
+    (void)run_case(read, (void *)(uintptr_t)piece, &report);
+    assert_int_equal(report.finding.kind, which->kind);
+    assert_true(report.digest == which->digest);
+    ist_case_close(read);
+    free(text);
+}
+
+static void shrink(const schedule *found)
+{
+    ist_case *which = case_of(found);
+    ist_shrink_result result = {.size = sizeof(result)};
+    assert_int_equal(
+        ist_case_shrink(which, run_case, (void *)(uintptr_t)found->piece, SHRINK_MAX, &result),
+        IST_OK);
+    print_message("%-18s shrunk from %u choices to %u, %llu device operations, %llu runs\n",
+                  found->piece->name, result.choices_before, result.choices_after,
+                  (unsigned long long)result.ops_after, (unsigned long long)result.runs);
+    expect_file(which, found->piece);
+    ist_case_close(which);
 }
 
 static void find_the_broken(const museum_piece *piece)
@@ -151,7 +226,7 @@ static void find_the_broken(const museum_piece *piece)
         one->explore.replay = line;
         one->report = (ist_explore_report){
             .size = sizeof(one->report), .choices = choices, .choice_capacity = CHOICES_MAX};
-        schedule_run(one);
+        (void)schedule_run(one);
     } while (one->report.finding.kind == IST_FINDING_NONE && runs < FIND_MAX);
     print_message("%-18s found in schedule %u, %.3f s: %s, %u choices\n", piece->name, runs,
                   seconds_since(begin), ist_finding_name(one->report.finding.kind),
@@ -162,6 +237,7 @@ static void find_the_broken(const museum_piece *piece)
     }
     assert_true(one->report.choice_count <= CHOICES_MAX);
     expect_replay(one);
+    shrink(one);
     if (getenv("IST_TEST_LOG") != NULL) {
         print_message("%s%s\n", one->report.finding.text, one->run.why);
     }
@@ -177,7 +253,7 @@ static void nothing_in_the_fixed(const museum_piece *piece)
     for (uint32_t i = 0; i < schedule_count; ++i) {
         schedule_of(one, piece, ist_test_seed() + i, 0);
         one->report = (ist_explore_report){.size = sizeof(one->report)};
-        schedule_run(one);
+        (void)schedule_run(one);
         if (one->report.finding.kind != IST_FINDING_NONE) {
             tell(one, "something is found in the fixed variant");
             fail();

@@ -37,12 +37,13 @@ static ist_wait_result wait_for_peer(ist_coop *coop, const slow_args *args)
 {
     const ist_dev_comm *dev = args->dev;
     const uint64_t *flag = ist_window_local(coop, dev, 0, FLAG);
-    const uint64_t *beats = ist_window_local(coop, dev, 0, BEATS);
+    uint64_t *beats = ist_window_local(coop, dev, 0, BEATS);
     uint64_t heard = 0;
     for (;;) {
         ist_wait_result result = ist_coop_wait_word(
             coop, dev, flag, args->number + 1u, ist_clock_ns(coop) + LIMIT_NS, IST_SCOPE_SYSTEM);
-        uint64_t now = ist_load_u64(coop, beats, IST_ACQUIRE, IST_SCOPE_SYSTEM);
+        /* Loads may see old values for long; an update sees the newest. */
+        uint64_t now = ist_fetch_add_u64(coop, beats, 0, IST_ACQUIRE, IST_SCOPE_SYSTEM);
         if (result != IST_WAIT_TIMEOUT || !args->heeds_beats || now == heard) {
             return result;
         }

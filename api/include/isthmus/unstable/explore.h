@@ -18,7 +18,7 @@
  * probabilistic guarantees of finding bugs, ASPLOS 2010); loads that choose among stores (Norris and
  * Demsky, CDSChecker, OOPSLA 2013; Kokologiannakis and Vafeiadis, GenMC, CAV 2021; scopes as in
  * GPUMC, 2025); partial-order reduction (Flanagan and Godefroid, POPL 2005; Godefroid, sleep sets,
- * 1996); races by epochs (Flanagan and Freund, FastTrack, PLDI 2009); delta debugging (Zeller and
+ * 1996; Abdulla et al., source sets, POPL 2014); races by epochs (Flanagan and Freund, FastTrack, PLDI 2009); delta debugging (Zeller and
  * Hildebrandt, TSE 2002).
  *
  * @threads any; several worlds may be explored on several threads
@@ -51,7 +51,7 @@ typedef enum ist_scheduler {
     X(IST_FINDING_DEADLOCK, 7, "deadlock") /* a wait that only its deadline can end */             \
     X(IST_FINDING_LIVELOCK, 8, "livelock") /* the limit of operations was passed */                \
     X(IST_FINDING_DISAGREE, 9, "disagree") /* collective calls differ between ranks */             \
-    X(IST_FINDING_LEAK, 10, "leak")        /* objects or memory left at the end of a program */
+    X(IST_FINDING_LEAK, 10, "leak")        /* device memory left at the end of a program */
 
 /** Kind of a finding; the values are those of IST_FINDING_LIST. */
 typedef enum ist_finding_kind {
