@@ -219,8 +219,9 @@ void sim_explore_finish(sim_world *world, ist_status status)
 {
     sim_explore *explore = world->explore;
     ist_explore_report *filled = &explore->report;
-    if (filled->finding_count == 0 && status != IST_OK && !explore->cut &&
-        sim_detects(explore, IST_FINDING_STATUS)) {
+    bool judged =
+        (explore->desc.detectors_off >> IST_FINDING_STATUS & 1u) == 0; /* at the very end */
+    if (filled->finding_count == 0 && status != IST_OK && !explore->cut && judged) {
         sim_finding_words(explore, IST_FINDING_STATUS, NULL, status, "a program ended with %s",
                           ist_status_name(status));
     }

@@ -109,7 +109,7 @@ static void run_scenes(ist_status (*body)(ist_world *world, void *arg))
                               .expert_count = 6,
                               .topk = 2,
                               .tokens_max = 5,
-                              .hidden = 400,
+                              .hidden = 2400, /* rows for several blocks */
                               .dtype = IST_BF16,
                               .layout = i % 2 == 0 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR};
         s->blocks = 1 + i / 2 % 3;

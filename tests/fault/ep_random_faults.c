@@ -40,6 +40,8 @@ static void draw_drill(ep_drill *drill, uint64_t *state)
     drill->lane.staged = ist_test_random_below(state, 4);
     drill->lane.stubborn = ist_test_random_below(state, 2);
     drill->lane.dispatch_only = ist_test_random_below(state, 4) == 0;
+    /* Small rows make one block: some cases have rows for several. */
+    drill->shape.hidden *= ist_test_random_below(state, 8) == 0 ? 512u : 1u;
     drill->steps = 1 + ist_test_random_below(state, 2);
     drill->clean = ROUNDS;
     drill->links = ist_test_random_below(state, 2) == 0 ? IST_LINKS_IN_ORDER : IST_LINKS_MAX_MIN;

@@ -43,4 +43,5 @@ const museum_piece museum_exit_before_shrink = {
     .rank_count = EXCLUDED + 1u,
     .answers = {{MUSEUM_KIND(DEADLOCK), {"program waits for a collective call of: rank 2"}}},
     .rank_main = shrink_main,
+    .always = 1,
 };

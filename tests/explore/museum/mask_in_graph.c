@@ -129,4 +129,5 @@ const museum_piece museum_mask_in_graph = {
                  {"museum_mask_exchange", "after mask.receive waits for a word",
                   "rank 2, program waits for a collective call"}}},
     .rank_main = mask_main,
+    .always = 1,
 };

@@ -3,7 +3,8 @@
  * The museum: does exploring find protocols that failed in public, and nothing in what they should have
  * been? Method: a piece's broken variant is run from the seed on, with random priorities and random
  * choices by turns and no hint, until something is found: it must be the failure, and the same again
- * when its choices are replayed, and when they are shrunk and read from a file. Its fixed variant is run for a number of schedules.
+ * when its choices are replayed, and when they are shrunk and read from a file. Its fixed variant is run
+ * for a number of schedules, and searched exhaustively for as many.
  *
  *   test_museum [PIECE] [--seed N] [--schedules N]
  */
@@ -55,30 +56,45 @@ static void schedule_of(schedule *made, const museum_piece *piece, uint64_t seed
     made->explore.depth = seed % 3u == 0 ? 0u : 1u + (uint32_t)(seed % 3u);
 }
 
-static ist_status schedule_run(schedule *one)
+/* What a schedule runs in; open until schedule_end(). */
+typedef struct schedule_world {
+    ist_fault_plan *plan; /* the piece's own, or NULL */
+    ist_sim_desc sim;
+    ist_world_desc desc;
+} schedule_world;
+
+static void schedule_begin(const schedule *one, schedule_world *world)
 {
     const museum_piece *piece = one->piece;
-    ist_fault_plan *plan = NULL;
+    *world = (schedule_world){.plan = NULL};
     if (piece->faults != NULL && !one->has_faults) {
-        assert_int_equal(ist_fault_plan_open(&plan), IST_OK);
-        assert_int_equal(piece->faults(&one->run, plan), IST_OK);
+        assert_int_equal(ist_fault_plan_open(&world->plan), IST_OK);
+        assert_int_equal(piece->faults(&one->run, world->plan), IST_OK);
     }
-    ist_sim_desc sim = {.size = sizeof(sim),
-                        .op_count_max =
-                            piece->step_count_max > 0 ? piece->step_count_max : STEPS_MAX};
-    ist_world_desc desc = {.size = sizeof(desc),
-                           .backend = "sim",
-                           .cluster = piece->cluster,
-                           .rank_count = piece->rank_count,
-                           .seed = one->run.seed,
-                           .deadline_ns = DEADLINE_NS,
-                           .faults = one->has_faults ? one->faults : plan,
-                           .sim = &sim};
-    one->run.why[0] = '\0';
-    one->run.wrong = 0;
+    uint64_t step_max = piece->step_count_max > 0 ? piece->step_count_max : STEPS_MAX;
+    world->sim = (ist_sim_desc){.size = sizeof(world->sim), .op_count_max = step_max};
+    world->desc = (ist_world_desc){.size = sizeof(world->desc),
+                                   .backend = "sim",
+                                   .cluster = piece->cluster,
+                                   .rank_count = piece->rank_count,
+                                   .seed = one->run.seed,
+                                   .deadline_ns = DEADLINE_NS,
+                                   .faults = one->has_faults ? one->faults : world->plan,
+                                   .sim = &world->sim};
+}
+
+static void schedule_end(schedule_world *world)
+{
+    ist_fault_plan_close(world->plan);
+}
+
+static ist_status schedule_run(schedule *one)
+{
+    schedule_world world;
+    schedule_begin(one, &world);
     ist_status status =
-        ist_explore_run(&desc, piece->rank_main, &one->run, &one->explore, &one->report);
-    ist_fault_plan_close(plan);
+        ist_explore_run(&world.desc, one->piece->rank_main, &one->run, &one->explore, &one->report);
+    schedule_end(&world);
     return status;
 }
 
@@ -264,6 +280,46 @@ static void nothing_in_the_fixed(const museum_piece *piece)
     free(one);
 }
 
+/* Every schedule, as far as that number goes: programs in one order, kernels and network in all. */
+static void search(schedule *one, const museum_piece *piece, uint32_t broken,
+                   ist_explore_all_result *result)
+{
+    schedule_world world;
+    schedule_of(one, piece, ist_test_seed(), broken);
+    schedule_begin(one, &world);
+    ist_explore_all_desc all = {
+        .size = sizeof(all), .run_count_max = schedule_count, .explore = one->explore};
+    *result = (ist_explore_all_result){.size = sizeof(*result)};
+    (void)ist_explore_all(&world.desc, piece->rank_main, &one->run, &all, result);
+    schedule_end(&world);
+    one->report = result->first;
+}
+
+static void search_the_broken(const museum_piece *piece)
+{
+    schedule one;
+    ist_explore_all_result result;
+    search(&one, piece, 1, &result);
+    if (result.finding_count == 0 || !is_the_failure(&one)) {
+        tell(&one, "a search does not find it, though every schedule shows it");
+        fail();
+    }
+}
+
+static void search_the_fixed(const museum_piece *piece)
+{
+    schedule one;
+    ist_explore_all_result result;
+    search(&one, piece, 0, &result);
+    if (result.executions == 0 || result.finding_count > 0) {
+        tell(&one, "a search finds something in the fixed variant");
+        fail();
+    }
+    print_message("%-18s fixed: %llu executions in %llu runs%s\n", piece->name,
+                  (unsigned long long)result.executions, (unsigned long long)result.runs,
+                  result.complete ? ", all there are" : "");
+}
+
 /* ---- the tests ------------------------------------------------------------------------------- */
 
 static void the_museum(void **state)
@@ -274,6 +330,10 @@ static void the_museum(void **state)
         if (wanted == NULL || strcmp(wanted, pieces[i]->name) == 0) {
             find_the_broken(pieces[i]);
             nothing_in_the_fixed(pieces[i]);
+            search_the_fixed(pieces[i]);
+            if (pieces[i]->always) {
+                search_the_broken(pieces[i]);
+            }
             ++visited;
         }
     }

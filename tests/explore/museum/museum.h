@@ -41,7 +41,7 @@ typedef struct museum_piece {
     ist_rank_fn rank_main; /* its argument is a museum_run */
     ist_status (*faults)(const museum_run *run, ist_fault_plan *plan); /* NULL: none */
     uint32_t detectors_off;                                            /* IST_DETECTOR() bits */
-    uint32_t reserved;
+    uint32_t always;         /* 1: every schedule of the broken variant shows the failure */
     uint64_t step_count_max; /* a longer run is a livelock; 0: 50000 */
 } museum_piece;
 

@@ -13,6 +13,10 @@ ist_status museum_open(ist_world *world, void *run, museum_rig *rig)
                         .rank = ist_world_rank(world),
                         .rank_count = ist_world_rank_count(world)};
     ist_comm_desc desc = {.size = sizeof(desc), .fault_tolerant = 1};
+    if (rig->rank == 0) { /* a search runs the program again and again */
+        rig->run->wrong = 0;
+        rig->run->why[0] = '\0';
+    }
     IST_TEST_PASS_ON(ist_comm_open(world, NULL, &rig->meeting));
     IST_TEST_PASS_ON(ist_comm_open(world, &desc, &rig->comm));
     IST_TEST_PASS_ON(ist_stream_open(world, &rig->stream));

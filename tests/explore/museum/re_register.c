@@ -85,4 +85,5 @@ const museum_piece museum_re_register = {
     .rank_count = 2,
     .answers = {{MUSEUM_KIND(STATUS), {"no symmetric address is left in round"}}},
     .rank_main = register_main,
+    .always = 1,
 };
