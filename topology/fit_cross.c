@@ -5,7 +5,16 @@
 #include <isthmus/backend.h>
 #include <math.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+
+static ist_status no_memory(const char *what, uint32_t count)
+{
+    ist_error details = {
+        .size = sizeof details, .rank = IST_RANK_NONE, .peer = IST_RANK_NONE, .operation = "fit"};
+    (void)snprintf(details.object, sizeof details.object, "%s", what);
+    return ist_raise(IST_ERR_MEMORY, &details, "no memory for %u %s", count, what);
+}
 
 static bool same_source(const fit_point *a, const fit_point *b)
 {
@@ -112,12 +121,7 @@ static ist_status score_series(const fit_table *table, const fit_score *scores,
 {
     double *errors = ist_alloc(table->count + 1u, sizeof *errors);
     if (errors == NULL) {
-        ist_error details = {.size = sizeof details,
-                             .rank = IST_RANK_NONE,
-                             .peer = IST_RANK_NONE,
-                             .object = "scores",
-                             .operation = "fit"};
-        return ist_raise(IST_ERR_MEMORY, &details, "no memory for %u scores", table->count);
+        return no_memory("scores", table->count);
     }
     for (uint32_t s = 0; s < table->series_count; ++s) {
         series[s] = (fit_series_score){0};
@@ -139,12 +143,7 @@ ist_status fit_cross_validate(const fit_table *table, fit_score *scores, fit_ser
     uint8_t *used = ist_alloc(table->count + 1u, 1);
     ist_status status = IST_OK;
     if (used == NULL) {
-        ist_error details = {.size = sizeof details,
-                             .rank = IST_RANK_NONE,
-                             .peer = IST_RANK_NONE,
-                             .object = "folds",
-                             .operation = "fit"};
-        return ist_raise(IST_ERR_MEMORY, &details, "no memory for %u points", table->count);
+        return no_memory("folds", table->count);
     }
     for (uint32_t i = 0; i < table->count; ++i) {
         scores[i] = (fit_score){.way = way_of(table, &table->point[i])};
@@ -178,12 +177,7 @@ ist_status fit_score_split(const fit_table *table, const uint8_t *mask, fit_scor
 {
     uint8_t *used = ist_alloc(table->count + 1u, 1);
     if (used == NULL) {
-        ist_error details = {.size = sizeof details,
-                             .rank = IST_RANK_NONE,
-                             .peer = IST_RANK_NONE,
-                             .object = "folds",
-                             .operation = "fit"};
-        return ist_raise(IST_ERR_MEMORY, &details, "no memory for %u points", table->count);
+        return no_memory("folds", table->count);
     }
     for (uint32_t i = 0; i < table->count; ++i) {
         used[i] = mask[i] == 1 && table->point[i].skipped == NULL;

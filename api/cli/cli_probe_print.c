@@ -18,6 +18,15 @@ static const char *const value_keys[PROBE_VALUE_COUNT] = {
 #undef X
 };
 
+/* Rates of the profile, each the best of a curve. */
+static const struct {
+    const char *key;
+    probe_curve curve;
+} rates[] = {{"nvlink_bytes_per_s", PROBE_LSA_STORE},
+             {"lsa_load_bytes_per_s", PROBE_LSA_LOAD},
+             {"hbm_bytes_per_s", PROBE_LOCAL_COPY},
+             {"nic_bytes_per_s", PROBE_GIN_PUT}};
+
 static const struct {
     const char *key;
     uint32_t weight;
@@ -82,13 +91,6 @@ static void print_values(const probe_result *result)
             printf("%-24s %12.3f us\n", value_keys[value], (double)result->values[value] / 1e6);
         }
     }
-    const struct {
-        const char *key;
-        probe_curve curve;
-    } rates[] = {{"nvlink_bytes_per_s", PROBE_LSA_STORE},
-                 {"lsa_load_bytes_per_s", PROBE_LSA_LOAD},
-                 {"hbm_bytes_per_s", PROBE_LOCAL_COPY},
-                 {"nic_bytes_per_s", PROBE_GIN_PUT}};
     for (size_t i = 0; i < sizeof rates / sizeof *rates; ++i) {
         uint64_t rate = probe_rate(result, rates[i].curve);
         if (rate != 0) {
@@ -145,13 +147,6 @@ static json_t *values_json(const probe_result *result)
             set_value(values, value_keys[value], result->values[value], "ps");
         }
     }
-    const struct {
-        const char *key;
-        probe_curve curve;
-    } rates[] = {{"nvlink_bytes_per_s", PROBE_LSA_STORE},
-                 {"lsa_load_bytes_per_s", PROBE_LSA_LOAD},
-                 {"hbm_bytes_per_s", PROBE_LOCAL_COPY},
-                 {"nic_bytes_per_s", PROBE_GIN_PUT}};
     for (size_t i = 0; i < sizeof rates / sizeof *rates; ++i) {
         uint64_t rate = probe_rate(result, rates[i].curve);
         if (rate != 0) {

@@ -169,6 +169,16 @@ static gin_result test(gin_comm *comm, void *request, int *done)
     return GIN_OK;
 }
 
+/* What the device is, in the struct of any release. */
+#define PROPERTIES                                                                                 \
+    {                                                                                              \
+        .name = device_name, .guid = GUID, .memory_kinds = GIN_MEMORY_CUDA, .speed = 200000,       \
+        .port = 1, .comms_max = 1 << 20, .receives_max = RECEIVES_MAX,                             \
+        .driven_by = GIN_DRIVEN_BY_PROXY, .virtual_devices = {.count = 1},                         \
+        .p2p_bytes_max = TRANSFER_BYTES_MAX, .collective_bytes_max = TRANSFER_BYTES_MAX,           \
+        .request_count_max = 1                                                                     \
+    }
+
 /* ---- GIN v11 --------------------------------------------------------------------------------- */
 
 static gin_result v11_properties(int device, gin_properties_v11 *properties)
@@ -176,18 +186,7 @@ static gin_result v11_properties(int device, gin_properties_v11 *properties)
     if (device != 0) {
         return GIN_INVALID_ARGUMENT;
     }
-    *properties = (gin_properties_v11){.name = device_name,
-                                       .guid = GUID,
-                                       .memory_kinds = GIN_MEMORY_CUDA,
-                                       .speed = 200000,
-                                       .port = 1,
-                                       .comms_max = 1 << 20,
-                                       .receives_max = RECEIVES_MAX,
-                                       .driven_by = GIN_DRIVEN_BY_PROXY,
-                                       .virtual_devices = {.count = 1},
-                                       .p2p_bytes_max = TRANSFER_BYTES_MAX,
-                                       .collective_bytes_max = TRANSFER_BYTES_MAX,
-                                       .request_count_max = 1};
+    *properties = (gin_properties_v11)PROPERTIES;
     return GIN_OK;
 }
 
@@ -286,18 +285,7 @@ static gin_result v14_properties(int device, gin_properties_v12 *properties)
     if (device != 0) {
         return GIN_INVALID_ARGUMENT;
     }
-    *properties = (gin_properties_v12){.name = device_name,
-                                       .guid = GUID,
-                                       .memory_kinds = GIN_MEMORY_CUDA,
-                                       .speed = 200000,
-                                       .port = 1,
-                                       .comms_max = 1 << 20,
-                                       .receives_max = RECEIVES_MAX,
-                                       .driven_by = GIN_DRIVEN_BY_PROXY,
-                                       .virtual_devices = {.count = 1},
-                                       .p2p_bytes_max = TRANSFER_BYTES_MAX,
-                                       .collective_bytes_max = TRANSFER_BYTES_MAX,
-                                       .request_count_max = 1};
+    *properties = (gin_properties_v12)PROPERTIES;
     return GIN_OK;
 }
 
