@@ -587,6 +587,7 @@ IST_DEVICE_RARE_FN uint32_t ist_wire_wait_on(ist_coop *coop, ist_wire wire, ist_
             outcome |= ist_wire_judge(coop, &wire, &want, results, slice, start);
         }
     }
+    ist_coop_sync(coop); /* the caller may look for notices again, in the same scratch */
     return outcome;
 }
 

@@ -27,12 +27,17 @@ void cost_of_cluster(const ist_cluster *cluster, cost_machine *machine, cost_pro
                               .nics_per_node = cluster->nics_per_node,
                               .fabric_permille = fabric_permille(cluster),
                               .memory_bytes = cluster->memory_bytes};
-    *links = (cost_profile){.nvlink_latency_ps = cluster->nvlink_latency_ps,
-                            .nvlink_bytes_per_s = cluster->nvlink_bytes_per_s,
-                            .nic_latency_ps = cluster->nic_latency_ps,
-                            .nic_bytes_per_s = cluster->nic_bytes_per_s,
-                            .hbm_bytes_per_s = cluster->hbm_bytes_per_s,
-                            .launch_ps = cluster->launch_ps};
+    *links = (cost_profile){.op_count = 0};
+#define X(field, key) links->field = cluster->field;
+    COST_LINK_VALUES(X)
+#undef X
+}
+
+void cost_to_cluster(const cost_profile *profile, ist_cluster *cluster)
+{
+#define X(field, key) cluster->field = profile->field > 0 ? profile->field : cluster->field;
+    COST_LINK_VALUES(X)
+#undef X
 }
 
 /* ------------------------------------------------------------------------------------ graphs */

@@ -11,6 +11,9 @@
 /* From a cluster's line; sets no operations in `links`. */
 void cost_of_cluster(const ist_cluster *cluster, cost_machine *machine, cost_profile *links);
 
+/* The constants of a profile in place of the cluster's own, as far as it has them. */
+void cost_to_cluster(const cost_profile *profile, ist_cluster *cluster);
+
 /* From a sealed graph. Its machines have to be alike in what the model knows: GPUs, NICs that GPUs
  * use, NVLink domains. Rates are those of the first GPU and NIC. IST_ERR_UNSUPPORTED names what
  * differs. */

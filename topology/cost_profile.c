@@ -67,22 +67,134 @@ static void stretch(cost_knobs *knobs, uint64_t permille)
     }
 }
 
-/* Constants from what links can do and a few habits of kernels: an entry and an exit barrier, half
- * a microsecond for the first row, rows that are scattered at 5/8 of the rate of one large copy. */
-static cost_knobs from_links(const cost_profile *links, const cost_op *op)
+/* What the library's own kernels do one after the other, however little they carry: their counts
+ * times the steps of the machine are the fixed costs of an operation, in an estimate as in a
+ * simulated world, which runs the kernels. Read off simulated worlds by making one step slower at
+ * a time (tests/cost/cost_simulated.c holds the two against each other). */
+typedef struct step_counts {
+    uint64_t sync, atomic, load, hop; /* hop: one way to an NVLink peer */
+} step_counts;
+
+typedef struct kernel_steps {
+    step_counts once;
+    step_counts near; /* added for a dependent step inside a domain, besides its one hop */
+    step_counts far;  /* and for one through the network, besides far_hops */
+    uint64_t far_hops;
+} kernel_steps;
+
+static const kernel_steps barrier_steps = {
+    .once = {.sync = 8, .atomic = 1, .load = 6}, .far = {.sync = 12}, .far_hops = 1};
+static const kernel_steps put_steps = {
+    .near = {.sync = 4}, .far = {.sync = 4, .load = 4}, .far_hops = 1};
+static const kernel_steps dispatch_steps = {
+    .once = {.sync = 18, .atomic = 2, .load = 14, .hop = 4}, .far = {.sync = 65}, .far_hops = 2};
+static const kernel_steps combine_steps = {
+    .once = {.sync = 15, .atomic = 2, .load = 10, .hop = 3}, .far = {.sync = 38}, .far_hops = 2};
+
+static uint64_t time_of(const cost_profile *links, const step_counts *steps)
+{
+    return steps->sync * links->sync_ps + steps->atomic * links->atomic_ps +
+           steps->load * links->load_ps + steps->hop * links->nvlink_latency_ps;
+}
+
+static const kernel_steps *steps_of(const cost_op *op)
+{
+    switch (op->kind) {
+    case COST_BARRIER: return &barrier_steps;
+    case COST_PUT:
+    case COST_SIGNAL: return &put_steps;
+    case COST_EP_DISPATCH: return &dispatch_steps;
+    case COST_EP_COMBINE: return &combine_steps;
+    case COST_ALL_REDUCE:
+    case COST_ALL_GATHER:
+    case COST_REDUCE_SCATTER:
+    case COST_ALL_TO_ALL:
+    case COST_BROADCAST:
+    case COST_SEND_RECV:
+    case COST_P2P:
+    case COST_COPY:
+    case COST_KIND_COUNT: break;
+    }
+    return NULL;
+}
+
+/* Collectives of a vendor's library: an entry and an exit barrier, and half a microsecond. */
+static void set_native(const cost_profile *links, cost_knobs *knobs)
+{
+    knobs->value[COST_overhead_ps] = links->launch_ps + 2 * links->nvlink_latency_ps + 500000;
+    knobs->value[COST_lsa_step_ps] = links->nvlink_latency_ps + 370000;
+    knobs->value[COST_net_step_ps] = links->nic_latency_ps + 1000000;
+}
+
+static void set_kernel(const cost_profile *links, const cost_machine *machine,
+                       const kernel_steps *steps, const cost_op *op, cost_knobs *knobs)
+{
+    const bool runs = op->kind == COST_PUT || op->kind == COST_SIGNAL; /* inside another kernel */
+    const uint64_t blocks = op->blocks > 0 ? op->blocks : links->sm_count > 0 ? links->sm_count : 1;
+    step_counts once = steps->once;
+    once.hop = machine->domain > 1 ? once.hop : 0;
+    knobs->value[COST_overhead_ps] = (runs ? 0 : links->launch_ps) + time_of(links, &once);
+    knobs->value[COST_lsa_step_ps] = links->nvlink_latency_ps + time_of(links, &steps->near);
+    knobs->value[COST_net_step_ps] =
+        steps->far_hops * links->nic_latency_ps + time_of(links, &steps->far);
+    knobs->value[COST_message_ps] = links->load_ps;
+    knobs->value[COST_row_ps] = links->load_ps / blocks;
+}
+
+/* Expected largest of 2^i normal deviates, in permille (order statistics; David and Nagaraja, 2003). */
+static const uint32_t largest_of[] = {0,    564,  1029, 1424, 1766, 2070, 2343, 2594, 2825, 3040,
+                                      3241, 3432, 3612, 3784, 3948, 4105, 4256, 4402, 4542, 4678};
+
+static uint64_t root_of(uint64_t value)
+{
+    uint64_t root = 0;
+    for (uint64_t bit = UINT64_C(1) << 31; bit > 0; bit >>= 1) {
+        root |= (root | bit) * (root | bit) <= value ? bit : 0;
+    }
+    return root;
+}
+
+/* Routing that is drawn gives the busiest rank more rows than the mean: by how much, in permille of
+ * the mean, for a number of rows that is distributed as a sum of many draws. */
+static uint64_t skew_permille(const cost_machine *machine, const cost_op *op)
+{
+    const uint64_t ranks = op->group_size > 0 ? op->group_size : cost_rank_count(machine);
+    const uint64_t most = sizeof largest_of / sizeof *largest_of - 1;
+    const uint64_t place = log2_sixteenths(ranks) / 16;
+    const uint64_t reached = op->routing == COST_ROUTING_RANDOM
+                                 ? cost_reach_millionths(ranks, op->experts, op->topk)
+                                 : UINT64_C(1000000) * op->topk;
+    const uint64_t rows = op->tokens * reached / 1000000;
+    const uint64_t once = op->routing == COST_ROUTING_EVERY ? 1000000 : reached;
+    const uint64_t missed = ranks * 1000000 > once ? ranks * 1000000 - once : 0;
+    /* 1000 / sqrt(rows), less what a rank cannot get twice. */
+    const uint64_t spread = root_of(missed / ranks / (rows > 0 ? rows : 1));
+    return largest_of[place < most ? place : most] * spread / 1000;
+}
+
+static uint64_t slower(uint64_t rate, uint64_t skew)
+{
+    const wide scaled = (wide)rate * COST_PERMILLE / (COST_PERMILLE + skew);
+    return scaled > 0 ? (uint64_t)scaled : 1;
+}
+
+static cost_knobs from_links(const cost_profile *links, const cost_machine *machine,
+                             const cost_op *op)
 {
     cost_knobs knobs = cost_knobs_default();
-    const bool rows = op->kind == COST_EP_DISPATCH || op->kind == COST_EP_COMBINE;
-    knobs.value[COST_overhead_ps] = links->launch_ps + 2 * links->nvlink_latency_ps + 500000;
-    knobs.value[COST_lsa_step_ps] = links->nvlink_latency_ps + 370000;
-    knobs.value[COST_net_step_ps] = links->nic_latency_ps + 1000000;
-    knobs.value[COST_lsa_bytes_per_s] =
-        rows ? links->nvlink_bytes_per_s / 8 * 5 : links->nvlink_bytes_per_s;
-    knobs.value[COST_net_bytes_per_s] = links->nic_bytes_per_s;
-    knobs.value[COST_local_bytes_per_s] = links->hbm_bytes_per_s;
-    if (op->kind == COST_PUT || op->kind == COST_SIGNAL) {
-        knobs.value[COST_overhead_ps] = 0; /* issued by a kernel that runs */
+    const kernel_steps *steps = steps_of(op);
+    uint64_t skew = 0;
+    if (steps != NULL) {
+        set_kernel(links, machine, steps, op, &knobs);
+    } else {
+        set_native(links, &knobs);
     }
+    if (op->kind == COST_EP_DISPATCH || op->kind == COST_EP_COMBINE) {
+        skew = skew_permille(machine, op);
+    }
+    knobs.value[COST_lsa_bytes_per_s] = slower(links->nvlink_bytes_per_s, skew);
+    knobs.value[COST_net_bytes_per_s] = slower(links->nic_bytes_per_s, skew);
+    knobs.value[COST_local_bytes_per_s] = links->hbm_bytes_per_s;
     return knobs;
 }
 
@@ -155,6 +267,6 @@ cost_confidence cost_profile_apply(const cost_profile *profile, const cost_profi
 #undef X
     }
     merged.nvlink_bytes_per_s = rate_of_blocks(profile, op->blocks, merged.nvlink_bytes_per_s);
-    op->knobs = from_links(&merged, op);
+    op->knobs = from_links(&merged, machine, op);
     return measured ? COST_EXTRAPOLATED : COST_DEFAULTED;
 }

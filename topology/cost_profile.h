@@ -47,14 +47,20 @@ typedef struct cost_profile_op {
     cost_curve_point curve[COST_CURVE_MAX];
 } cost_profile_op;
 
-/* X(field, key): links measured alone; 0: not in the profile. */
+/* X(field, key): links and steps measured alone; 0: not in the profile. The fields are those of
+ * ist_cluster, from which a simulated world has its times: one set of constants for both. */
 #define COST_LINK_VALUES(X)                                                                        \
     X(nvlink_latency_ps, "nvlink_latency_ps")                                                      \
     X(nvlink_bytes_per_s, "nvlink_bytes_per_s")                                                    \
     X(nic_latency_ps, "nic_latency_ps")                                                            \
     X(nic_bytes_per_s, "nic_bytes_per_s")                                                          \
     X(hbm_bytes_per_s, "hbm_bytes_per_s")                                                          \
-    X(launch_ps, "launch_ps")
+    X(launch_ps, "launch_ps")                                                                      \
+    X(host_call_ps, "host_call_ps")                                                                \
+    X(sync_ps, "sync_ps")                                                                          \
+    X(atomic_ps, "atomic_ps")                                                                      \
+    X(load_ps, "load_ps")                                                                          \
+    X(sm_count, "sm_count")
 
 /* What so many blocks of a GPU get out of its NVLink together. */
 typedef struct cost_geometry {

@@ -257,15 +257,20 @@ ist_status cost_profile_parse(const char *text, size_t bytes, cost_profile *prof
 
 /* ------------------------------------------------------------------------------------ writing */
 
+static const char *unit_of(const char *key)
+{
+    return strstr(key, "_per_s") != NULL ? "bytes/s" : strstr(key, "_ps") != NULL ? "ps" : "count";
+}
+
 static json_t *values_of(const cost_profile *profile)
 {
     json_t *values = json_object();
 #define X(field, key)                                                                              \
     if (profile->field > 0) {                                                                      \
-        (void)json_object_set_new(                                                                 \
-            values, key,                                                                           \
-            json_pack("{s:I, s:s, s:s}", "value", (json_int_t)profile->field, "unit",              \
-                      strstr(key, "_ps") != NULL ? "ps" : "bytes/s", "origin", profile->origin));  \
+        (void)json_object_set_new(values, key,                                                     \
+                                  json_pack("{s:I, s:s, s:s}", "value",                            \
+                                            (json_int_t)profile->field, "unit", unit_of(key),      \
+                                            "origin", profile->origin));                           \
     }
     COST_LINK_VALUES(X)
 #undef X

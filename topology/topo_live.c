@@ -16,7 +16,6 @@
 #include <strings.h>
 
 #define OPERATION "topology.live"
-#define SYNTHETIC_MAX 4096u /* objects that a synthetic string may ask for */
 #define PATH_BYTES 256
 
 /* ------------------------------------------------------------------------------------ hwloc */
@@ -73,7 +72,7 @@ static ist_status topology_take(hwloc_topology_t topology, const char *synthetic
     return xml_take(topology, graph);
 }
 
-static ist_status hwloc_take(const char *synthetic, topo_graph *graph)
+ist_status topo_hwloc_take(const char *synthetic, topo_graph *graph)
 {
     hwloc_topology_t topology = NULL;
     if (hwloc_topology_init(&topology) != 0) {
@@ -82,60 +81,6 @@ static ist_status hwloc_take(const char *synthetic, topo_graph *graph)
     ist_status status = topology_take(topology, synthetic, graph);
     hwloc_topology_destroy(topology);
     return status;
-}
-
-/* ------------------------------------------------------------------------------------ synthetic */
-
-bool topo_is_synthetic(const char *text)
-{
-    static const char *const types[] = {"pack", "socket", "numa", "group", "die", "core", "pu",
-                                        "l1",   "l2",     "l3",   "l4",    "l5",  "mach", "["};
-    text += strspn(text, " \t\r\n");
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        size_t length = strlen(types[i]);
-        if (strncasecmp(text, types[i], length) == 0) {
-            size_t word = strcspn(text, ":= ");
-            return types[i][0] == '[' || text[word] == ':';
-        }
-    }
-    return false;
-}
-
-/* The product of all counts, which hwloc would build without asking. */
-static bool synthetic_affordable(const char *text)
-{
-    uint64_t product = 1;
-    if (strlen(text) > 1024) {
-        return false;
-    }
-    for (const char *at = text; *at != '\0';) {
-        if (*at < '0' || *at > '9') {
-            at++;
-            continue;
-        }
-        char *end = NULL;
-        uint64_t number = strtoull(at, &end, 10);
-        bool counted = at > text && (at[-1] == ':' || at[-1] == ' ');
-        bool attribute = *end == ')' || (at > text && at[-1] == '=');
-        if (counted && !attribute) {
-            number = number == 0 ? 1 : number;
-            if (number > SYNTHETIC_MAX / product) {
-                return false;
-            }
-            product *= number;
-        }
-        at = end;
-    }
-    return true;
-}
-
-ist_status topo_synthetic_read(const char *text, topo_graph *graph)
-{
-    if (!synthetic_affordable(text)) {
-        return topo_error_at(IST_ERR_PARSE, OPERATION, "synthetic", 0,
-                             "asks for more than %u objects", SYNTHETIC_MAX);
-    }
-    return hwloc_take(text, graph);
 }
 
 /* ------------------------------------------------------------------------------------ files */
@@ -419,7 +364,7 @@ static bool is_virtual_machine(void)
 
 ist_status topo_live_read(topo_graph *graph)
 {
-    IST_RETURN_IF_ERROR(hwloc_take(NULL, graph));
+    IST_RETURN_IF_ERROR(topo_hwloc_take(NULL, graph));
     IST_RETURN_IF_ERROR(nvml_layer(graph));
     if (is_virtual_machine()) {
         IST_RETURN_IF_ERROR(topo_missing_add(

@@ -16,10 +16,7 @@ void topo_hwloc_quiet(struct hwloc_topology *topology);
 /* Reads this machine. Not sealed. */
 ist_status topo_live_read(topo_graph *graph);
 
-/* Reads a synthetic string of hwloc, as "pack:2 numa:2 core:8 pu:2". Not sealed. */
-ist_status topo_synthetic_read(const char *text, topo_graph *graph);
-
-/* Whether a text looks like a synthetic string rather than a cluster line. */
-bool topo_is_synthetic(const char *text);
+/* What hwloc makes of this machine, or of a synthetic string that it can be trusted with. */
+ist_status topo_hwloc_take(const char *synthetic, topo_graph *graph);
 
 #endif

@@ -4,14 +4,13 @@
 #include "topo_load.h"
 #include "topo_build.h"
 #include "topo_check.h"
-#include "topo_build.h"
-#include "topo_check.h"
 #include "topo_cluster_graph.h"
 #include "topo_error.h"
 #include "topo_hwloc.h"
 #include "topo_json.h"
 #include "topo_live.h"
 #include "topo_nccl.h"
+#include "topo_synthetic.h"
 #include "topo_xml.h"
 
 #include <errno.h>
@@ -92,6 +91,9 @@ static ist_status line_read(const char *bytes, size_t count, const char *name,
                             const char **format)
 {
     char line[LINE_MAX_BYTES];
+    while (count > 0 && memchr(" \t\r\n", bytes[count - 1], 4) != NULL) {
+        count--;
+    }
     if (count >= sizeof(line) || memchr(bytes, '\0', count) != NULL) {
         return topo_error_at(IST_ERR_PARSE, OPERATION, name, 0,
                              "neither XML nor JSON, and no line of at most %zu characters",

@@ -22,6 +22,7 @@ int cli_bench_command(int argc, char **argv);
 int cli_probe_command(int argc, char **argv);
 int cli_whatif_command(int argc, char **argv);
 int cli_fit_command(int argc, char **argv);
+int cli_explore_command(int argc, char **argv);
 
 /* Prints "isthmus COMMAND: …" and where help is found, on standard error. Returns CLI_USAGE. */
 int cli_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

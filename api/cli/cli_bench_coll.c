@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `isthmus bench coll`: barrier and agreement of a communicator.
+/* `isthmus bench coll`: barrier and agreement of a communicator; native collectives when options of
+ * theirs are given.
  */
 #include "cli.h"
 #include "cli_bench.h"
 #include "cli_coll_kernel.h"
+#include "cli_native.h"
 #include "cli_world.h"
 
 #include <inttypes.h>
@@ -246,9 +248,16 @@ static int run_coll(const bench_options *options)
 int bench_coll_command(int argc, char **argv)
 {
     bench_options options;
-    int status = bench_options_read(argc, argv, &options);
+    native_options native;
+    int status = native_options_take(&argc, argv, &native);
+    if (status != CLI_OK) {
+        return status;
+    }
+    status = bench_options_read(argc, argv, &options);
     if (status == CLI_OK) {
-        status = options.help ? cli_put(COMMAND, bench_coll_help) : run_coll(&options);
+        status = options.help    ? cli_put(COMMAND, bench_coll_help)
+                 : native.wanted ? native_command(&options, &native)
+                                 : run_coll(&options);
     }
     bench_options_free(&options);
     return status;

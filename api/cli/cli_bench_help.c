@@ -92,6 +92,22 @@ const char bench_coll_help[] =
     "there, which waits. The barrier is checked first: what a rank has written into its load/store\n"
     "peers before it, they read after it.\n"
     "\n"
+    "With an option of this list: native collectives (NCCL on GPUs), each checked first, then timed;\n"
+    "letters are nccl-tests', sizes are the larger of send and receive buffer, with K, M or G.\n"
+    "  --calls LIST             of all_reduce, all_gather, reduce_scatter, broadcast, reduce,\n"
+    "                           all_to_all, send_recv (to the next rank), copy (inside each GPU), all\n"
+    "                           (default all_reduce)\n"
+    "  -b, --minbytes N, -e, --maxbytes N, -f, --stepfactor N, -i, --stepbytes N\n"
+    "                           sizes (default 1K, times 2)\n"
+    "  -d, --datatype NAME      int8 ... uint64, half, bfloat16, float (default), double, f8e4m3, f8e5m2\n"
+    "  -o, --op NAME            sum (default), prod, max, min, avg;  -r, --root N\n"
+    "  --in-place               where the call can be\n"
+    "  --estimate               beside it, what the cost model says, and what the library itself says;\n"
+    "                           --profile FILE: constants of the model\n"
+    "  --csv                    a line a call and size\n"
+    "algbw is size over `run`; busbw multiplies it as nccl-tests does: all_reduce 2(n-1)/n; all_gather,\n"
+    "reduce_scatter, all_to_all (n-1)/n; others 1; copy 2, as each byte is read and written.\n"
+    "\n"
     "  -n, --iterations N, -w, --warmup N, -a, --average N\n"
     "                           as for `isthmus bench ep`\n"
     "  -c, --check N            checked barriers (default 1)\n"
@@ -101,7 +117,8 @@ const char bench_coll_help[] =
     "  -h, --help               this text\n"
     "\n"
     "example:\n"
-    "  mpirun -n 2 isthmus bench coll --backend cuda -n 1000\n";
+    "  mpirun -n 2 isthmus bench coll --backend cuda -n 1000\n"
+    "  mpirun -n 2 isthmus bench coll --backend cuda -b 8 -e 256M -f 4 --calls all --estimate\n";
 
 const char bench_setup_help[] =
     "usage: isthmus bench setup [OPTION...]\n"

@@ -4,7 +4,6 @@
 #include "cli.h"
 
 #include <isthmus/version.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +22,7 @@ static const char help[] =
     "  probe    measure the links and write the machine's profile\n"
     "  whatif   estimate operations on a described cluster, without running them\n"
     "  fit      fit the estimate's constants to timings, and judge them\n"
+    "  explore  run protocols under many schedules and faults, and shrink what fails\n"
     "\n"
     "options:\n"
     "  -h, --help     this text; `isthmus COMMAND --help` for a command\n"
@@ -48,58 +48,14 @@ typedef struct command {
     X("bench", cli_bench_command)                                                                  \
     X("probe", cli_probe_command)                                                                  \
     X("whatif", cli_whatif_command)                                                                \
-    X("fit", cli_fit_command)
+    X("fit", cli_fit_command)                                                                      \
+    X("explore", cli_explore_command)
 
 static const command commands[] = {
 #define X(name, run) {name, run},
     COMMAND_LIST(X)
 #undef X
 };
-
-static void complain(const char *name, const char *format, va_list list)
-{
-    fprintf(stderr, "isthmus%s%s: ", *name == '\0' ? "" : " ", name);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
-}
-
-int cli_usage(const char *name, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    complain(name, format, list);
-    va_end(list);
-    fprintf(stderr, "Try `isthmus%s%s --help`.\n", *name == '\0' ? "" : " ", name);
-    return CLI_USAGE;
-}
-
-int cli_failed(const char *name, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    complain(name, format, list);
-    va_end(list);
-    return CLI_FAILED;
-}
-
-const char *cli_error_text(ist_status status)
-{
-    static _Thread_local ist_error error;
-    memset(&error, 0, sizeof error);
-    error.size = sizeof error;
-    if (ist_error_last(&error) == IST_OK && error.status == status && error.message[0] != '\0') {
-        return error.message;
-    }
-    return ist_status_sentence(status);
-}
-
-int cli_put(const char *name, const char *text)
-{
-    if (fputs(text, stdout) < 0 || fflush(stdout) != 0) {
-        return cli_failed(name, "cannot write to standard output");
-    }
-    return CLI_OK;
-}
 
 static void drop_line(ist_log_level level, const char *line, void *context)
 {

@@ -28,7 +28,11 @@ static const char help[] =
     "                   multicast, ll, ht),\n"
     "                   routing (random, spread, every). Streams overlap\n"
     "  --cluster LINE   as for `isthmus ep`, for example 8x8,nic_rate=400Gb/s (default 1x8)\n"
-    "  --profile FILE   measured constants, from `isthmus probe` or `isthmus fit`\n"
+    "  --profile P      measured constants: a name of --profiles, or a file of `isthmus probe`\n"
+    "                   or `isthmus fit` (with a slash, or ending in .json)\n"
+    "  --profiles       names of the profiles that are built in\n"
+    "  --line           the cluster with the profile's constants, in one line: what makes a\n"
+    "                   simulated world as fast as the profile says\n"
     "  --edit EDITS     asks again with changes and compares: drop nic 0:3; half nvlink 1:0;\n"
     "                   3/4 nic all; half fabric; twice nodes; domain 16; ep over 2 domains.\n"
     "                   Several in one with ';' between. May be given several times\n"
@@ -56,6 +60,8 @@ enum {
     OPTION_CSV,
     OPTION_JSON,
     OPTION_EXPAND,
+    OPTION_PROFILES,
+    OPTION_LINE,
     OPTION_HELP = 'h'
 };
 
@@ -68,6 +74,8 @@ static const struct option long_options[] = {{"op", 1, NULL, OPTION_OP},
                                              {"csv", 1, NULL, OPTION_CSV},
                                              {"json", 0, NULL, OPTION_JSON},
                                              {"expand", 0, NULL, OPTION_EXPAND},
+                                             {"profiles", 0, NULL, OPTION_PROFILES},
+                                             {"line", 0, NULL, OPTION_LINE},
                                              {"help", 0, NULL, OPTION_HELP},
                                              {NULL, 0, NULL, 0}};
 
@@ -254,7 +262,7 @@ static int read_option(int option, const char *value, cli_question *question)
     switch (option) {
     case OPTION_OP: return read_op(value, question);
     case OPTION_CLUSTER: question->cluster = value; return CLI_OK;
-    case OPTION_PROFILE: question->profile_path = value; return CLI_OK;
+    case OPTION_PROFILE: question->profile_name = value; return CLI_OK;
     case OPTION_EDIT:
         if (question->scene_count == CLI_WHATIF_SCENES) {
             return cli_usage(COMMAND, "more than %u scenes", CLI_WHATIF_SCENES - 1);
@@ -266,6 +274,8 @@ static int read_option(int option, const char *value, cli_question *question)
     case OPTION_CSV: question->csv = value; return CLI_OK;
     case OPTION_JSON: question->json = true; return CLI_OK;
     case OPTION_EXPAND: question->expand = true; return CLI_OK;
+    case OPTION_PROFILES: question->profiles = true; return CLI_OK;
+    case OPTION_LINE: question->line = true; return CLI_OK;
     case OPTION_HELP: question->help = true; return CLI_OK;
     default: return CLI_USAGE;
     }
@@ -284,7 +294,8 @@ static int read_options(int argc, char **argv, cli_question *question)
     if (optind < argc) {
         return cli_usage(COMMAND, "'%s' is no option", argv[optind]);
     }
-    if (!question->help && question->op_count == 0) {
+    const bool asks = !question->help && !question->profiles && !question->line;
+    if (asks && question->op_count == 0) {
         return cli_usage(COMMAND, "an operation is missing (--op)");
     }
     if ((question->svg != NULL || question->csv != NULL) && question->sweep == CLI_SWEEP_NONE) {
@@ -293,22 +304,58 @@ static int read_options(int argc, char **argv, cli_question *question)
     return CLI_OK;
 }
 
+/* A path has a slash or ends as files of profiles do; everything else is a name. */
+static bool is_path(const char *text)
+{
+    const size_t length = strlen(text);
+    return strchr(text, '/') != NULL || (length > 5 && strcmp(text + length - 5, ".json") == 0);
+}
+
 static int load_profile(cli_question *question)
 {
+    const char *asked = question->profile_name;
     char *bytes = NULL;
     size_t count = 0;
     const char *reason = "";
-    if (question->profile_path == NULL) {
+    if (asked == NULL) {
         return CLI_OK;
     }
-    if (!cli_read_file(question->profile_path, PROFILE_BYTES_MAX, &bytes, &count, &reason)) {
-        return cli_failed(COMMAND, "%s: %s", question->profile_path, reason);
+    if (!is_path(asked)) {
+        const ist_status opened = ist_profile_open(asked, &question->profile);
+        return opened == IST_OK ? CLI_OK
+                                : cli_usage(COMMAND, "--profile: %s", cli_error_text(opened));
+    }
+    if (!cli_read_file(asked, PROFILE_BYTES_MAX, &bytes, &count, &reason)) {
+        return cli_failed(COMMAND, "%s: %s", asked, reason);
     }
     const ist_status status = ist_profile_parse(bytes, count, &question->profile);
     free(bytes);
-    return status == IST_OK
-               ? CLI_OK
-               : cli_failed(COMMAND, "%s: %s", question->profile_path, cli_error_text(status));
+    return status == IST_OK ? CLI_OK : cli_failed(COMMAND, "%s: %s", asked, cli_error_text(status));
+}
+
+static int list_profiles(void)
+{
+    const char *name = NULL;
+    for (uint32_t i = 0; (name = ist_profile_name(i)) != NULL; ++i) {
+        (void)printf("%s\n", name);
+    }
+    return cli_put(COMMAND, "");
+}
+
+/* The line that gives a simulated world the profile's constants. */
+static int put_line(const cli_question *question)
+{
+    char line[1024];
+    if (question->profile == NULL) {
+        return cli_usage(COMMAND, "--line needs --profile");
+    }
+    const ist_status status =
+        ist_profile_cluster(question->profile, question->cluster, line, sizeof line - 1, NULL);
+    if (status != IST_OK) {
+        return cli_failed(COMMAND, "%s", cli_error_text(status));
+    }
+    (void)strcat(line, "\n");
+    return cli_put(COMMAND, line);
 }
 
 /* ------------------------------------------------------------------------------------ output */
@@ -409,7 +456,15 @@ int cli_whatif_command(int argc, char **argv)
     if (question.help) {
         return cli_put(COMMAND, help);
     }
+    if (question.profiles) {
+        return list_profiles();
+    }
     code = load_profile(&question);
+    if (code == CLI_OK && question.line) {
+        code = put_line(&question);
+        ist_profile_close(question.profile);
+        return code;
+    }
     cli_answer *answers =
         calloc((size_t)question.step_count * question.scene_count, sizeof *answers);
     if (code == CLI_OK) {

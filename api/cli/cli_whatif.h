@@ -21,7 +21,7 @@ typedef enum cli_sweep {
 
 typedef struct cli_question {
     const char *cluster; /* NULL: the library's */
-    const char *profile_path;
+    const char *profile_name;
     ist_profile *profile; /* owned */
     ist_op_desc op[CLI_WHATIF_OPS];
     uint32_t op_count;
@@ -33,7 +33,7 @@ typedef struct cli_question {
     uint32_t step_count; /* at least 1 */
     bool json;
     bool expand;
-    bool help;
+    bool help, profiles, line;
     const char *svg;
     const char *csv;
 } cli_question;

@@ -254,11 +254,52 @@ static void returned_row(const ep_oracle *oracle, uint32_t rank, uint32_t token,
     oracle->rank(oracle->context, owner, ids, weights, row);
 }
 
+/* REDUCED: what the rank of entry k sends for a token, into `sum`: the rows of its own entries in the
+ * order of k, rounded once. */
+static void rank_sum(const ep_oracle *oracle, uint32_t rank, uint32_t token, uint32_t first,
+                     void *scratch, float *sums, void *sum)
+{
+    uint32_t owner = ep_oracle_owner(oracle, (uint32_t)entry(oracle, rank, token, first));
+    for (uint64_t i = 0; i < oracle->hidden; ++i) {
+        sums[i] = 0.0f;
+    }
+    for (uint32_t k = first; k < oracle->topk; ++k) {
+        int32_t expert = entry(oracle, rank, token, k);
+        if (expert >= 0 && ep_oracle_owner(oracle, (uint32_t)expert) == owner) {
+            returned_row(oracle, rank, token, k, scratch);
+            add_row(oracle, scratch, weight(oracle, rank, token, k), sums);
+        }
+    }
+    round_row(oracle, sums, sum);
+}
+
+static void combine_reduced(const ep_oracle *oracle, uint32_t rank, uint32_t token,
+                            const uint64_t *lost_words, uint8_t *scratch, float *sums, void *row)
+{
+    uint8_t *sum = scratch + ep_oracle_row_bytes(oracle);
+    for (uint32_t k = 0; k < oracle->topk; ++k) {
+        int32_t expert = entry(oracle, rank, token, k);
+        if (expert < 0 || repeats(oracle, rank, token, k) ||
+            is_lost(lost_words, ep_oracle_owner(oracle, (uint32_t)expert))) {
+            continue;
+        }
+        rank_sum(oracle, rank, token, k, scratch, sums + oracle->hidden, sum);
+        for (uint64_t i = 0; i < oracle->hidden; ++i) {
+            sums[i] = sums[i] + element(sum, i, oracle->dtype);
+        }
+    }
+    round_row(oracle, sums, row);
+}
+
 void ep_oracle_combine(const ep_oracle *oracle, uint32_t rank, uint32_t token,
                        const uint64_t *lost_words, void *scratch, float *sums, void *row)
 {
     for (uint64_t i = 0; i < oracle->hidden; ++i) {
         sums[i] = 0.0f;
+    }
+    if (oracle->layout == IST_EP_EXPERT_MAJOR && oracle->order == IST_EP_COMBINE_REDUCED) {
+        combine_reduced(oracle, rank, token, lost_words, scratch, sums, row);
+        return;
     }
     for (uint32_t k = 0; k < oracle->topk; ++k) {
         if (!contributes(oracle, rank, token, k)) {

@@ -18,6 +18,7 @@ typedef struct ep_oracle {
     uint64_t hidden;       /* H, elements */
     ist_dtype dtype;       /* BF16, F16 or F32 */
     ist_ep_layout layout;
+    ist_ep_combine_order order; /* EXPERT_MAJOR */
     ist_ep_id_kind id_kind;
     const uint32_t *token_counts; /* [R], N of each rank */
     const int32_t *topk_idx;      /* [R][M][K] global ids, -1: none; rows from N on are not read */
@@ -70,7 +71,7 @@ void ep_oracle_metadata(const ep_oracle *oracle, uint32_t rank, const ep_oracle_
 uint32_t ep_oracle_lost_count(const ep_oracle *oracle, uint32_t rank, uint32_t token,
                               const uint64_t *lost_words);
 
-/* Writes the combined row of a token. `scratch` holds one row, `sums` H floats. */
+/* Writes the combined row of a token. `scratch` holds two rows, `sums` 2 H floats. */
 void ep_oracle_combine(const ep_oracle *oracle, uint32_t rank, uint32_t token,
                        const uint64_t *lost_words, void *scratch, float *sums, void *row);
 

@@ -127,7 +127,8 @@ FIELD(ist_ep_group_desc, check, 52);
 FIELD(ist_ep_group_desc, deadline_ns, 56);
 FIELD(ist_ep_group_desc, alloc, 64);
 FIELD(ist_ep_group_desc, enable_mask, 88);
-FIELD(ist_ep_group_desc, reserved, 92);
+FIELD(ist_ep_group_desc, combine_order, 92);
+FIELD(ist_ep_group_desc, reserved, 96);
 BYTES(ist_ep_group_desc, 104);
 
 FIELD(ist_ep_group_info, size, 0);
@@ -142,7 +143,9 @@ FIELD(ist_ep_group_info, deadline_ns, 32);
 FIELD(ist_ep_group_info, device_bytes, 40);
 FIELD(ist_ep_group_info, rank_count, 48);
 FIELD(ist_ep_group_info, context_count, 52);
-BYTES(ist_ep_group_info, 56);
+FIELD(ist_ep_group_info, combine_order, 56);
+FIELD(ist_ep_group_info, reserved, 60);
+BYTES(ist_ep_group_info, 64);
 
 FIELD(ist_ep_layout_info, size, 0);
 FIELD(ist_ep_layout_info, id_kind, 4);

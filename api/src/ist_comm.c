@@ -79,11 +79,32 @@ ist_status ist_comm_team_rail(ist_comm *comm, ist_team *team)
     return IST_OK;
 }
 
+/* One without fault tolerance fails with its native collectives. */
+static IST_COLD ist_status read_coll_failure(ist_comm *comm, ist_status *failed)
+{
+    ist_world *world = comm->object.world;
+    ist_error why; /* not cleared: it is large, and barriers come here */
+    why.size = sizeof(why);
+    why.status = IST_OK;
+    ist_status status = world->ops.coll_status(world->self, comm->object.number, &why);
+    if (status < 0 && why.status == IST_OK) {
+        return status; /* it could not be asked */
+    }
+    *failed = status;
+    return IST_OK;
+}
+
 static ist_status read_failure(ist_comm *comm, ist_status *failed)
 {
     ist_world *world = comm->object.world;
     uint64_t alarm = 0;
     int64_t word = 0;
+    if (comm->coll != NULL && comm->fault_tolerant == 0) {
+        IST_RETURN_IF_ERROR(read_coll_failure(comm, failed));
+        if (*failed != IST_OK) {
+            return IST_OK;
+        }
+    }
     IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, comm->alarm, &alarm, sizeof(alarm)));
     if (IST_LIKELY(alarm == 0)) {
         *failed = IST_OK;
@@ -111,6 +132,14 @@ static IST_COLD ist_status refuse_failed(ist_comm *comm, ist_status failed, cons
     ist_world *world = comm->object.world;
     ist_dev_error first = {0};
     ist_error details = ist_details(world, "comm", operation);
+    if (comm->coll != NULL) {
+        ist_error why = {.size = sizeof(why)};
+        if (world->ops.coll_status(world->self, comm->object.number, &why) < 0 &&
+            why.status == failed) {
+            ist_error_adopt(&why);
+            return failed;
+        }
+    }
     IST_RETURN_IF_ERROR(
         world->ops.mem_peek(world->self, &comm->mask->errors[0], &first, sizeof(first)));
     if (first.status != 0) {

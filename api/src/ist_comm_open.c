@@ -236,14 +236,21 @@ static void keep_first_failure(ist_status *first, ist_status status)
     }
 }
 
-static void free_devcomm_nodes(void *object)
+static void free_devcomm_nodes(ist_comm *comm)
 {
-    ist_comm *comm = object;
     while (comm->devcomms != NULL) {
         ist_user_devcomm *node = comm->devcomms;
         comm->devcomms = node->next;
         ist_free(node);
     }
+}
+
+static void discard_comm(void *object)
+{
+    ist_comm *comm = object;
+    free_devcomm_nodes(comm);
+    ist_free(comm->coll);
+    comm->coll = NULL;
 }
 
 /* Everything but the struct. Goes on after a failure, and returns the first. */
@@ -255,6 +262,12 @@ static ist_status take_down(ist_comm *comm)
         keep_first_failure(&first, ist_devcomm_close(comm, node->dev));
     }
     free_devcomm_nodes(comm);
+    ist_coll_group_forget(world, comm->object.number, 0);
+    if (comm->coll != NULL) {
+        keep_first_failure(&first, world->ops.coll_close(world->self, comm->object.number));
+        ist_free(comm->coll);
+        comm->coll = NULL;
+    }
     if (comm->service != NULL) {
         keep_first_failure(&first, ist_devcomm_close(comm, comm->service));
         comm->service = NULL;
@@ -300,7 +313,7 @@ ist_status ist_comm_open_resolved(ist_world *world, ist_comm *opening, const cha
         return status;
     }
     ist_object_open(opening, IST_KIND_COMM, world, opening->object.number, close_comm);
-    opening->object.discard = free_devcomm_nodes;
+    opening->object.discard = discard_comm;
     *comm = opening;
     return IST_OK;
 }

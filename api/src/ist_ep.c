@@ -65,6 +65,8 @@ static ist_status check_choices(const ist_comm *comm, const ist_ep_group_desc *d
                                      (uint64_t)desc->zero_copy, operation));
     IST_RETURN_IF_ERROR(
         check_choice(comm, "desc.check", IST_EP_CHECK_ASYNC, (uint64_t)desc->check, operation));
+    IST_RETURN_IF_ERROR(check_choice(comm, "desc.combine_order", IST_EP_COMBINE_REDUCED,
+                                     (uint64_t)desc->combine_order, operation));
     IST_RETURN_IF_ERROR(check_choice(comm, "desc.enable_mask", 1, desc->enable_mask, operation));
     if (desc->enable_mask != 0 && comm->fault_tolerant == 0) {
         return ist_fail(comm->object.world, IST_ERR_ARGUMENT, "desc.enable_mask", operation,
@@ -95,13 +97,21 @@ static ist_status check_numbers(const ist_comm *comm, const ist_ep_group_desc *d
     return ist_check_deadline(comm->object.world, desc->deadline_ns, "desc.deadline_ns", operation);
 }
 
-static ist_status check_comm_fits(const ist_comm *comm, const char *operation)
+static ist_status check_comm_fits(const ist_comm *comm, const ist_ep_group_desc *desc,
+                                  const char *operation)
 {
     if (comm->rank_count > IST_EP_RANKS_MAX) {
         return ist_fail_value(comm->object.world, IST_ERR_UNSUPPORTED, "comm", operation,
                               IST_EP_RANKS_MAX, comm->rank_count,
                               "comm has %u ranks, a group can have %u", comm->rank_count,
                               IST_EP_RANKS_MAX);
+    }
+    if (desc->combine_order == IST_EP_COMBINE_REDUCED && comm->lsa_size != comm->rank_count) {
+        return ist_fail_value(comm->object.world, IST_ERR_UNSUPPORTED, "desc.combine_order",
+                              operation, comm->rank_count, comm->lsa_size,
+                              "desc.combine_order is REDUCED, which needs all %u ranks in one "
+                              "load/store team; that of this rank has %u",
+                              comm->rank_count, comm->lsa_size);
     }
     return ist_check_comm_service(comm, operation);
 }
@@ -136,6 +146,7 @@ static void fill_geometry(const ist_comm *comm, const ist_ep_group_desc *desc, u
         desc->topk_max != 0 ? desc->topk_max : smaller(desc->expert_count, TOPK_DEFAULT);
     geometry->slot_count = desc->staged_count_max != 0 ? desc->staged_count_max : 1;
     geometry->staging = desc->zero_copy != IST_EP_ZERO_COPY_ON;
+    geometry->reduced = desc->combine_order == IST_EP_COMBINE_REDUCED;
     geometry->row_bytes_max = desc->token_bytes_max;
     geometry->block_count =
         choose_blocks(geometry, desc->block_count_max != 0 ? desc->block_count_max : sm_count);
@@ -172,7 +183,7 @@ ist_status ist_ep_resolve(ist_comm *comm, const ist_ep_group_desc *desc, const c
     IST_RETURN_IF_ERROR(ist_world_caps(comm->object.world, &caps));
     IST_RETURN_IF_ERROR(check_choices(comm, &plan->desc, operation));
     IST_RETURN_IF_ERROR(check_numbers(comm, &plan->desc, caps->sm_count, operation));
-    IST_RETURN_IF_ERROR(check_comm_fits(comm, operation));
+    IST_RETURN_IF_ERROR(check_comm_fits(comm, &plan->desc, operation));
     fill_geometry(comm, &plan->desc, caps->sm_count, &plan->geometry);
     plan->at = ist_ep_layout_of(&plan->geometry);
     plan->deadline_ns = plan->desc.deadline_ns != 0 ? plan->desc.deadline_ns : comm->deadline_ns;
@@ -217,6 +228,7 @@ static ist_status meet_over_desc(ist_comm *comm, ist_status local, const ist_ep_
         {"desc.check", (uint64_t)desc->check},
         {"desc.deadline_ns", desc->deadline_ns},
         {"desc.enable_mask", desc->enable_mask},
+        {"desc.combine_order", (uint64_t)desc->combine_order},
     };
     ist_check check = comm->check;
     comm->check = IST_CHECK_PEERS;
@@ -311,6 +323,7 @@ ist_status ist_ep_group_query(ist_ep_group *group, ist_ep_group_info *info)
     full.device_bytes = group->at.bytes;
     full.rank_count = group->geometry.rank_count;
     full.context_count = group->context_count;
+    full.combine_order = group->geometry.reduced ? IST_EP_COMBINE_REDUCED : IST_EP_COMBINE_STRICT;
     ist_out_write(info, &full, sizeof(full));
     return IST_OK;
 }

@@ -411,6 +411,12 @@ static ist_status check_room(const ist_ep_handle *handle, const ist_tensor *toke
                           tokens->dims[0], handle->token_count);
 }
 
+/* Whether each rank sums its own rows, so that nobody pulls any. */
+static bool is_reduced(const ist_ep_handle *handle)
+{
+    return handle->layout == IST_EP_EXPERT_MAJOR && handle->group->geometry.reduced != 0;
+}
+
 static ist_status check_combine(ist_ep_handle *handle, const combine_call *call,
                                 ist_ep_combine_args *args)
 {
@@ -422,7 +428,9 @@ static ist_status check_combine(ist_ep_handle *handle, const combine_call *call,
         ist_ep_check_tensor(comm, call->in.tokens, &received, "in.tokens", COMBINE, &tokens));
     IST_RETURN_IF_ERROR(
         check_row(handle->group, call->in.tokens, 2, "in.tokens", COMBINE, &row_bytes));
-    IST_RETURN_IF_ERROR(check_pulled(handle->group, &tokens, "in.tokens", COMBINE));
+    if (!is_reduced(handle)) {
+        IST_RETURN_IF_ERROR(check_pulled(handle->group, &tokens, "in.tokens", COMBINE));
+    }
     ist_ep_shape_rule home = {2, {IST_EP_ANY, call->in.tokens->dims[2]}, call->in.tokens->dtype};
     IST_RETURN_IF_ERROR(
         ist_ep_check_tensor(comm, call->out.tokens, &home, "out.tokens", COMBINE, &out));
@@ -431,6 +439,14 @@ static ist_status check_combine(ist_ep_handle *handle, const combine_call *call,
     args->out = out.address;
     fill_op(handle, IST_EP_OP_COMBINE, &call->desc, call->in.tokens, &tokens, row_bytes, &args->op);
     return IST_OK;
+}
+
+static ist_status launch_combine(ist_ep_handle *handle, const ist_stream *stream,
+                                 const ist_ep_combine_args *args)
+{
+    const ist_kernel *kernel =
+        is_reduced(handle) ? &ist_kernel_ep_combine_reduced : &ist_kernel_ep_combine;
+    return launch(handle, stream, kernel, args, sizeof(*args));
 }
 
 ist_status ist_ep_combine(ist_ep_handle *handle, const ist_ep_combine_in *in,
@@ -444,7 +460,7 @@ ist_status ist_ep_combine(ist_ep_handle *handle, const ist_ep_combine_in *in,
     ist_ep_combine_args args = {0};
     IST_RETURN_IF_ERROR(check_combine(handle, &call, &args));
     args.op.issue = issue_number(handle, stream);
-    IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_combine, &args, sizeof(args)));
+    IST_RETURN_IF_ERROR(launch_combine(handle, stream, &args));
     note_issued(handle, IST_EP_OP_COMBINE, stream, call.desc.send_only != 0);
     handle->pending.args.combine = args;
     return IST_OK;
@@ -468,8 +484,7 @@ ist_status ist_ep_complete(ist_ep_handle *handle, ist_stream *stream)
                                    sizeof(pending->args.dispatch)));
     } else {
         pending->args.combine.op.halves = IST_EP_RECEIVE;
-        IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_combine, &pending->args.combine,
-                                   sizeof(pending->args.combine)));
+        IST_RETURN_IF_ERROR(launch_combine(handle, stream, &pending->args.combine));
     }
     pending->set = false;
     --group->pending_count;

@@ -79,6 +79,7 @@ struct ist_world {
     bool caps_known;
     bool has_devcomm; /* the backend has device communicators at all */
     bool has_windows;
+    bool has_coll; /* native collectives */
     ist_backend_ops ops; /* completed; every slot is callable */
     struct ist_layer *layers;
     const char *backend_name;
@@ -89,6 +90,10 @@ struct ist_world {
     uint64_t comm_open_count; /* whole-world communicators opened so far */
     uint64_t capture;         /* number of the capture under way, 0: none */
     uint64_t capture_count;
+    ist_backend_coll *coll_ops; /* of the group under way, [coll_room] */
+    uint32_t coll_count, coll_room;
+    uint32_t coll_depth;     /* of nested groups */
+    ist_status coll_refused; /* the first refused call of the group */
     ist_backend_caps caps;
     struct ist_world *next; /* in the run */
 };
@@ -150,6 +155,8 @@ struct ist_comm {
     const ist_dev_comm *service; /* for barrier, agree, clean; NULL where peers are out of reach */
     ist_user_devcomm *devcomms;
     uint64_t split_count;
+    bool mask_touched;           /* by the program; what device code masks, the alarm tells */
+    struct ist_coll_state *coll; /* native collectives, NULL: not opened */
     bool of_world;            /* opened for the whole world, by the world's count */
     uint64_t consensus_count; /* agree and clean kernels launched by this rank */
     ist_unique_id id;
@@ -428,6 +435,32 @@ ist_status ist_comm_clean_with(ist_comm *comm, ist_stream *stream, uint64_t payl
 /* Turns a device record into words and fills `error` (whole struct). */
 void ist_dev_error_describe(const ist_comm *comm, const ist_dev_error *from, ist_error *error);
 const char *ist_dev_operation_text(uint32_t operation);
+
+/* ---- native collectives ----------------------------------------------------------------------- */
+
+/* A reduction of ist_reduction_open(). */
+typedef struct ist_coll_scale {
+    ist_dtype dtype; /* IST_DTYPE_UNSET: free */
+    uint64_t bits;
+} ist_coll_scale;
+
+typedef struct ist_coll_state {
+    uint32_t scale_count; /* of those ever used at a time */
+    ist_coll_scale scales[IST_REDUCTIONS_MAX];
+} ist_coll_state;
+
+/* Name of a call, as records have it: "all_reduce". */
+const char *ist_coll_text(ist_coll_kind kind);
+/* IST_ERR_RANK_LOST naming the first rank outside the mask. */
+ist_status ist_coll_check_mask(ist_comm *comm, const char *operation);
+/* Compares a call across ranks; BLOCKS. `local` is how this rank's checks ended. */
+ist_status ist_coll_meet(ist_comm *comm, ist_status local, const ist_backend_coll *op);
+/* Adds a call to the group under way. */
+ist_status ist_coll_group_add(ist_world *world, const ist_backend_coll *op);
+/* Takes calls of a communicator or stream (0: any) that closes out of the group under way, which
+   fails then. */
+void ist_coll_group_forget(ist_world *world, uint64_t comm, uint64_t stream);
+void ist_coll_group_free(ist_world *world);
 
 /* ---- device communicators --------------------------------------------------------------------- */
 

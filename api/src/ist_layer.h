@@ -60,5 +60,6 @@ void ist_layers_free(ist_world *world);
 /* Whether a slot of a completed table is the stub for "not offered". */
 bool ist_backend_has_windows(const ist_backend_ops *ops);
 bool ist_backend_has_devcomm(const ist_backend_ops *ops);
+bool ist_backend_has_coll(const ist_backend_ops *ops);
 
 #endif

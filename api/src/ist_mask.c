@@ -106,6 +106,7 @@ ist_status ist_comm_mask_update(ist_comm *comm, const uint64_t *words, ist_strea
     IST_RETURN_IF_ERROR(ist_check_comm_stream(comm, stream, "comm.mask_update"));
     IST_RETURN_IF_ERROR(check_update(comm, words));
     ist_world *world = comm->object.world;
+    comm->mask_touched = true;
     return world->ops.copy_in(world->self, stream->object.number, comm->mask->words, words,
                               IST_MASK_WORDS(comm->rank_count) * sizeof(uint64_t));
 }

@@ -52,6 +52,7 @@ ist_status ist_stream_close(ist_stream *stream)
     IST_RETURN_IF_ERROR(ist_check_stream(stream, "stream", "stream.close"));
     ist_world *world = stream->object.world;
     drop_capture(stream);
+    ist_coll_group_forget(world, 0, stream->object.number);
     ist_status waited =
         world->ops.stream_sync(world->self, stream->object.number, ist_host_deadline(world));
     ist_status closed = world->ops.stream_close(world->self, stream->object.number);

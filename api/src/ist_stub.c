@@ -74,3 +74,10 @@ bool ist_backend_has_devcomm(const ist_backend_ops *ops)
 {
     return ops->devcomm_open != stub_devcomm_open;
 }
+
+bool ist_backend_has_coll(const ist_backend_ops *ops)
+{
+    return ops->coll_info != stub_coll_info && ops->coll_open != stub_coll_open &&
+           ops->coll_enqueue != stub_coll_enqueue && ops->coll_status != stub_coll_status &&
+           ops->coll_close != stub_coll_close;
+}

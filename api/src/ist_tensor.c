@@ -13,12 +13,18 @@ size_t ist_dtype_bytes(ist_dtype dtype)
 {
     switch (dtype) {
     case IST_DTYPE_UNSET: return 0;
-    case IST_U8: return 1;
+    case IST_U8:
+    case IST_I8:
+    case IST_F8E4M3:
+    case IST_F8E5M2: return 1;
     case IST_F16:
     case IST_BF16: return 2;
     case IST_I32:
+    case IST_U32:
     case IST_F32: return 4;
-    case IST_I64: return 8;
+    case IST_I64:
+    case IST_U64:
+    case IST_F64: return 8;
     }
     return 0;
 }
@@ -33,6 +39,12 @@ const char *ist_dtype_text(ist_dtype dtype)
     case IST_F16: return "f16";
     case IST_BF16: return "bf16";
     case IST_F32: return "f32";
+    case IST_I8: return "i8";
+    case IST_U32: return "u32";
+    case IST_U64: return "u64";
+    case IST_F64: return "f64";
+    case IST_F8E4M3: return "f8e4m3";
+    case IST_F8E5M2: return "f8e5m2";
     }
     return "unknown";
 }
@@ -48,7 +60,7 @@ static ist_status check_type(const subject *of, const ist_tensor *tensor)
 {
     const ist_world *world = of->comm->object.world;
     if (ist_dtype_bytes(tensor->dtype) == 0) {
-        return ist_fail_value(world, IST_ERR_ARGUMENT, of->argument, of->operation, IST_F32,
+        return ist_fail_value(world, IST_ERR_ARGUMENT, of->argument, of->operation, IST_F8E5M2,
                               (uint64_t)tensor->dtype, "%s.dtype is %d, no element type",
                               of->argument, (int)tensor->dtype);
     }

@@ -136,31 +136,3 @@ ist_status ist_estimate_print(const ist_estimate *estimate, char *text, size_t c
     release(dumped);
     return status;
 }
-
-/* ---- profiles -------------------------------------------------------------------------------- */
-
-ist_status ist_profile_parse(const char *text, size_t bytes, ist_profile **profile)
-{
-    IST_RETURN_IF_ERROR(ist_check_pointer(NULL, text, "text", "profile.parse"));
-    IST_RETURN_IF_ERROR(ist_check_pointer(NULL, profile, "profile", "profile.parse"));
-    ist_profile *read = ist_alloc(1, sizeof(*read));
-    if (read == NULL) {
-        return ist_fail(NULL, IST_ERR_MEMORY, "profile", "profile.parse",
-                        "no memory for a profile");
-    }
-    const ist_status status = cost_profile_parse(text, bytes, &read->profile);
-    if (status != IST_OK) {
-        ist_free(read);
-        return status;
-    }
-    *profile = read;
-    return IST_OK;
-}
-
-void ist_profile_close(ist_profile *profile)
-{
-    if (profile != NULL) {
-        cost_profile_free(&profile->profile);
-        ist_free(profile);
-    }
-}

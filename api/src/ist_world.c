@@ -140,6 +140,7 @@ static ist_status set_up_rank(run *state, ist_world *world, const ist_backend_op
     IST_RETURN_IF_ERROR(ist_backend_ops_complete(ops, &world->ops));
     world->has_windows = ist_backend_has_windows(&world->ops);
     world->has_devcomm = ist_backend_has_devcomm(&world->ops);
+    world->has_coll = ist_backend_has_coll(&world->ops);
     IST_RETURN_IF_ERROR(ist_layers_push(world));
     world->object.magic = IST_MAGIC(IST_KIND_WORLD);
     return IST_OK;
@@ -187,6 +188,7 @@ static void free_worlds(run *state)
     while (world != NULL) {
         ist_world *next = world->next;
         ist_object_free_all(world);
+        ist_coll_group_free(world);
         ist_layers_free(world);
         ist_free(world);
         world = next;

@@ -2,6 +2,7 @@
 /*
  * The table of the CUDA backend, and what it tells of itself. The module's one exported symbol.
  */
+#include "cuda_coll.h"
 #include "cuda_comm.h"
 #include "cuda_features.h"
 #include "cuda_world.h"
@@ -88,6 +89,12 @@ static const ist_backend_ops cuda_ops = {
     .devcomm_open = cuda_devcomm_open,
     .devcomm_close = cuda_devcomm_close,
     .launch = cuda_launch,
+    .coll_info = cuda_coll_info,
+    .coll_open = cuda_coll_open,
+    .coll_close = cuda_coll_close,
+    .coll_enqueue = cuda_coll_enqueue,
+    .coll_status = cuda_coll_status,
+    .coll_estimate = cuda_coll_estimate,
 };
 
 extern const ist_backend ist_backend_cuda;

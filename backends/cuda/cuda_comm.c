@@ -4,6 +4,7 @@
  * exchange bytes.
  */
 #include "cuda_comm.h"
+#include "cuda_coll.h"
 
 #include <string.h>
 
@@ -276,11 +277,13 @@ ist_status cuda_comm_abort(void *self, uint64_t number)
     (void)self;
     atomic_store(&comm->aborted, 1);
     endpoint->abort(endpoint, comm->number, comm->rank);
+    cuda_coll_abort(comm);
     return IST_OK;
 }
 
 static void comm_take_down(cuda_comm *comm)
 {
+    cuda_coll_drop(comm);
     cuda_devcomms_close(comm);
     cuda_windows_close(comm);
     cuda_nccl_close(comm);

@@ -68,6 +68,7 @@ typedef struct cuda_comm {
     cuda_devcomm *devcomms;
     cuda_nccl *nccl; /* NULL: no GIN */
     char gin_reason[256];
+    struct cuda_coll *coll; /* native collectives, NULL: not opened */
 } cuda_comm;
 
 /* ---- cuda_comm.c ----------------------------------------------------------------------------- */

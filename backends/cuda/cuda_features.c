@@ -5,7 +5,7 @@
  * symbols up; makes no context.
  */
 #include "cuda_features.h"
-#include "cuda_driver.h"
+#include "cuda_internal.h"
 #include "cuda_nccl.h"
 
 #include <dlfcn.h>
@@ -25,6 +25,7 @@ typedef struct row {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static row rows[FEATURE_COUNT_MAX];
 static uint32_t row_count;
+static const row *dependent; /* every GPU that is usable has it, but a launch may be refused */
 
 static row *add(const char *name, bool there)
 {
@@ -237,6 +238,7 @@ static void fill_once(void)
                   "cannot give such memory to network adapters");
     add_peers(count);
     add_reason("multimem", "this version has no code that uses it");
+    dependent = add("dependent launch", true);
     add_nccl();
 }
 
@@ -247,8 +249,9 @@ bool cuda_feature(uint32_t index, ist_feature *feature)
         return false;
     }
     const row *from = &rows[index];
+    const char *refused = from == dependent ? cuda_dependent_reason() : NULL;
     feature->name = from->name;
-    feature->value = from->there ? from->text : NULL;
-    feature->reason = from->there ? NULL : from->text;
+    feature->value = from->there && refused == NULL ? from->text : NULL;
+    feature->reason = refused != NULL ? refused : from->there ? NULL : from->text;
     return true;
 }

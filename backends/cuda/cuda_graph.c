@@ -3,7 +3,7 @@
  * Graphs through stream capture. The mode is relaxed: the backend allocates pinned buffers and
  * makes its own copies meanwhile. A graph owns the bytes that copies captured.
  */
-#include "cuda_internal.h"
+#include "cuda_coll.h"
 
 /* Pinned buffers wait in the staging list until the last launch is over. */
 static void blocks_release(cuda_rank *rank, cuda_graph *graph)
@@ -118,9 +118,9 @@ ist_status cuda_graph_end(void *self, uint64_t number, uint64_t *graph_number)
     return status;
 }
 
-static ist_status launch_entered(const cuda_rank *rank, const cuda_graph *graph,
-                                 const cuda_stream *stream)
+static ist_status launch_entered(const cuda_rank *rank, cuda_graph *graph, cuda_stream *stream)
 {
+    IST_RETURN_IF_ERROR(cuda_coll_graph_launched(graph, stream));
     CUDA_TRY(rank, cuGraphLaunch, graph->exec, stream->handle);
     for (const cuda_block *block = graph->blocks; block != NULL; block = block->next) {
         CUDA_TRY(rank, cuEventRecord, block->used, stream->handle);

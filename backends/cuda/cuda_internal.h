@@ -25,6 +25,8 @@
 #define CUDA_IMAGE_COUNT_MAX 64u
 #define CUDA_KERNEL_COUNT_MAX 1024u
 #define CUDA_PAGE_BYTES ((size_t)IST_WINDOW_ALIGNMENT)
+/* Of streams: above all others, see cuda_kernel.c; the driver takes the highest that it has. */
+#define CUDA_STREAM_PRIORITY (-100)
 
 typedef struct cuda_rank cuda_rank;
 typedef struct cuda_pinned cuda_pinned; /* a piece of pinned host memory */
@@ -109,12 +111,18 @@ typedef struct cuda_event {
     struct cuda_graph *capture; /* of the last record, if still under way */
 } cuda_event;
 
+/* Communicators whose native collectives may be in one graph. */
+#define CUDA_GRAPH_COLLS_MAX 16u
+
 typedef struct cuda_graph {
     struct cuda_graph *next;
     cuda_stream *origin; /* while capturing, else NULL */
     CUgraphExec exec;
     cuda_block *blocks; /* bytes captured by copies; their events mark the last launch */
     ist_status broken;  /* of the first captured call that failed, else IST_OK */
+    struct cuda_coll *colls[CUDA_GRAPH_COLLS_MAX]; /* whose collectives it has */
+    uint32_t coll_count;
+    bool coll_closed; /* one of them is closed */
 } cuda_graph;
 
 /* A kernel as this rank launches it. */
@@ -143,6 +151,7 @@ struct cuda_rank {
     pthread_mutex_t memory_lock;
     pthread_mutex_t block_lock;
     pthread_mutex_t pinned_lock;
+    pthread_mutex_t coll_lock;    /* of streams that watchers of collectives put marks on */
     pthread_mutex_t side_lock;    /* of copies at once: an abort may come from another thread */
     cuda_allocation *allocations; /* by address */
     uint32_t allocation_count, allocation_room;
@@ -325,5 +334,7 @@ ist_status cuda_kernels_open(cuda_rank *rank);
 void cuda_kernels_close(cuda_rank *rank);
 ist_status cuda_launch(void *self, uint64_t stream, const ist_kernel *kernel, uint32_t block_count,
                        const void *args, size_t args_bytes);
+/* Why launches do not depend programmatically on what lies before them, NULL: they do. */
+const char *cuda_dependent_reason(void);
 
 #endif

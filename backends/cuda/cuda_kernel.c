@@ -2,11 +2,28 @@
 /*
  * Device code: images are loaded once in a process and into each rank's context before its program
  * begins, because loading behind a kernel that waits for a peer could wait for it. Kernels are
- * found by name; a launch is cooperative, so that all blocks are resident or the call fails.
+ * found by name.
+ *
+ * Residency. Blocks of a launch wait for one another, so all of them must come to lie on the device
+ * while none of them ends. What guarantees it:
+ *   - A launch has at most as many blocks as the device holds of its kernel at once, or is refused.
+ *   - A device gives places to grids one after the other: of the grids of one priority only the first
+ *     gets any until all its blocks have theirs, and those of lower priorities wait (T. Amert and
+ *     others, "GPU scheduling on the NVIDIA TX2: hidden details revealed", RTSS 2017; tried on the
+ *     H200, kernels/NOTES.md). So two grids never each hold what the other lacks.
+ *   - All streams have the same priority, the highest, so that nothing else of the program comes
+ *     between the blocks of a grid, and none waits for the blocks of another's.
+ *   - No launch is cooperative. Such a grid gets its places all at once, and while it waits for them
+ *     no grid of its priority or a lower one gets any: one that has a part of its own, and a
+ *     cooperative one that needs more than is free, wait for each other.
+ *   - A dependent grid gets places when all blocks of the grid before it have ended, not earlier
+ *     (IST_KERNEL). While one that must wait for its predecessor held places, a peer's kernel for
+ *     which that predecessor waits could lack them.
  */
 #include "cuda_nccl.h"
 #include "cuda_internal.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -204,16 +221,53 @@ static ist_status refuse_blocks(const cuda_rank *rank, const cuda_function *func
                      function->kernel->name, block_count, function->threads, function->blocks_max);
 }
 
-static ist_status launch_entered(cuda_rank *rank, CUstream stream, const ist_kernel *kernel,
-                                 uint32_t block_count, const void *args)
+/* Set once the driver has refused a dependent launch and taken the same launch without. */
+static _Atomic bool dependent_refused;
+
+const char *cuda_dependent_reason(void)
+{
+    return atomic_load_explicit(&dependent_refused, memory_order_relaxed)
+               ? "the driver refuses launches with a programmatic dependence"
+               : NULL;
+}
+
+static CUresult submit(CUlaunchConfig *config, CUlaunchAttribute *attribute, CUfunction function,
+                       void **parameters)
+{
+    config->attrs = attribute;
+    config->numAttrs = attribute != NULL ? 1 : 0;
+    return cu.cuLaunchKernelEx(config, function, parameters, NULL);
+}
+
+/*
+ * A dependent grid waits itself for the end of the one before it and for its writes (IST_KERNEL):
+ * what a launch costs passes while that one ends.
+ */
+static CUresult submit_dependent(CUlaunchConfig *config, CUfunction function, void **parameters)
+{
+    CUlaunchAttribute dependent = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                   .value = {.programmaticStreamSerializationAllowed = 1}};
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (!atomic_load_explicit(&dependent_refused, memory_order_relaxed)) {
+        result = submit(config, &dependent, function, parameters);
+    }
+    if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_INVALID_VALUE) {
+        result = submit(config, NULL, function, parameters);
+        if (result == CUDA_SUCCESS) {
+            atomic_store_explicit(&dependent_refused, true, memory_order_relaxed);
+        }
+    }
+    return result;
+}
+
+static ist_status launch_entered(cuda_rank *rank, const cuda_stream *stream,
+                                 const ist_kernel *kernel, uint32_t block_count, const void *args)
 {
     const cuda_function *function = NULL;
     IST_RETURN_IF_ERROR(lookup(rank, kernel, &function));
     if (block_count > function->blocks_max) {
         return refuse_blocks(rank, function, block_count);
     }
-    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-                                     .value = {.cooperative = 1}};
     CUlaunchConfig config = {.gridDimX = block_count,
                              .gridDimY = 1,
                              .gridDimZ = 1,
@@ -221,13 +275,11 @@ static ist_status launch_entered(cuda_rank *rank, CUstream stream, const ist_ker
                              .blockDimY = 1,
                              .blockDimZ = 1,
                              .sharedMemBytes = IST_CUDA_DYNAMIC_BYTES,
-                             .hStream = stream,
-                             .attrs = &cooperative,
-                             .numAttrs = 1};
+                             .hStream = stream->handle};
     void *parameters[1];
     memcpy(&parameters[0], &args, sizeof(args)); /* the driver only reads */
-    CUDA_TRY(rank, cuLaunchKernelEx, &config, function->handle, parameters, NULL);
-    return IST_OK;
+    CUresult result = submit_dependent(&config, function->handle, parameters);
+    return result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuLaunchKernelEx");
 }
 
 ist_status cuda_launch(void *self, uint64_t stream, const ist_kernel *kernel, uint32_t block_count,
@@ -237,7 +289,7 @@ ist_status cuda_launch(void *self, uint64_t stream, const ist_kernel *kernel, ui
     (void)args_bytes; /* the front has compared it with the kernel's */
     const cuda_stream *on = cuda_object(stream);
     bool entered = cuda_enter(rank);
-    ist_status status = launch_entered(rank, on->handle, kernel, block_count, args);
+    ist_status status = launch_entered(rank, on, kernel, block_count, args);
     cuda_exit(entered);
     return cuda_captured(rank, on, status);
 }

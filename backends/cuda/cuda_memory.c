@@ -10,6 +10,50 @@
 
 /* ---- the table of allocations, by address ---------------------------------------------------- */
 
+/* What the calling thread has found since any allocation changed: a call checks the same buffers again
+ * and again, and takes no lock for it. */
+#define RECENT_COUNT 4u
+
+static atomic_uint_fast64_t generation = 1;
+static _Thread_local struct {
+    const cuda_rank *rank;
+    uint64_t generation;
+    uint32_t next;
+    cuda_allocation each[RECENT_COUNT];
+} recent __attribute__((tls_model("initial-exec")));
+
+static inline bool holds(const cuda_allocation *allocation, uintptr_t address, size_t bytes)
+{
+    size_t offset = (size_t)(address - allocation->base);
+    return offset < allocation->bytes ? bytes <= allocation->bytes - offset
+                                      : offset == allocation->bytes && bytes == 0;
+}
+
+static inline const cuda_allocation *find_recent(const cuda_rank *rank, uintptr_t address,
+                                                 size_t bytes)
+{
+    if (recent.rank != rank ||
+        recent.generation != atomic_load_explicit(&generation, memory_order_acquire)) {
+        return NULL;
+    }
+    for (uint32_t i = 0; i < RECENT_COUNT; ++i) {
+        if (bytes > 0 && holds(&recent.each[i], address, bytes)) {
+            return &recent.each[i];
+        }
+    }
+    return NULL;
+}
+
+static void note_recent(const cuda_rank *rank, uint64_t now, const cuda_allocation *found)
+{
+    if (recent.rank != rank || recent.generation != now) {
+        memset(&recent, 0, sizeof(recent));
+        recent.rank = rank;
+        recent.generation = now;
+    }
+    recent.each[recent.next++ % RECENT_COUNT] = *found;
+}
+
 /* First allocation behind `address`; the one before it may hold it. Lock held. */
 static uint32_t table_upper(const cuda_rank *rank, uintptr_t address)
 {
@@ -55,6 +99,7 @@ static ist_status table_add(cuda_rank *rank, const cuda_allocation *allocation)
                 (rank->allocation_count - at) * sizeof(*allocation));
         rank->allocations[at] = *allocation;
         ++rank->allocation_count;
+        (void)atomic_fetch_add(&generation, 1);
     }
     (void)pthread_mutex_unlock(&rank->memory_lock);
     return status;
@@ -70,6 +115,7 @@ static bool table_remove(cuda_rank *rank, uintptr_t base, cuda_allocation *remov
         memmove(rank->allocations + at - 1, rank->allocations + at,
                 (rank->allocation_count - at) * sizeof(*removed));
         --rank->allocation_count;
+        (void)atomic_fetch_add(&generation, 1);
     }
     (void)pthread_mutex_unlock(&rank->memory_lock);
     return found;
@@ -78,16 +124,23 @@ static bool table_remove(cuda_rank *rank, uintptr_t base, cuda_allocation *remov
 bool cuda_memory_find(cuda_rank *rank, const void *mem, size_t bytes, cuda_allocation *found)
 {
     uintptr_t address = (uintptr_t)mem;
+    const cuda_allocation *known = find_recent(rank, address, bytes);
+    if (known != NULL) {
+        *found = *known;
+        return true;
+    }
     (void)pthread_mutex_lock(&rank->memory_lock);
+    const uint64_t now = atomic_load(&generation);
     uint32_t at = table_upper(rank, address);
     bool inside = false;
     if (at > 0) {
         *found = rank->allocations[at - 1];
-        size_t offset = (size_t)(address - found->base);
-        inside = offset < found->bytes ? bytes <= found->bytes - offset
-                                       : offset == found->bytes && bytes == 0;
+        inside = holds(found, address, bytes);
     }
     (void)pthread_mutex_unlock(&rank->memory_lock);
+    if (inside) {
+        note_recent(rank, now, found);
+    }
     return inside;
 }
 
@@ -233,4 +286,5 @@ void cuda_memory_close(cuda_rank *rank)
     ist_free(rank->allocations);
     rank->allocations = NULL;
     rank->allocation_count = 0;
+    (void)atomic_fetch_add(&generation, 1);
 }

@@ -22,6 +22,16 @@ const char *cuda_nccl_reason(void)
     return no_headers;
 }
 
+void *cuda_nccl_library(void)
+{
+    return NULL;
+}
+
+const char *cuda_nccl_host_reason(void)
+{
+    return no_headers;
+}
+
 int cuda_nccl_version(void)
 {
     return 0;
@@ -122,6 +132,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char failure[256];
 static const cuda_nccl_abi *abi; /* NULL: no code for the loaded release */
 static int version;
+static void *library; /* NULL: there is none */
+static bool fits;     /* its release is one that this build knows */
 
 #define X(symbol) extern const cuda_nccl_abi symbol;
 CUDA_NCCL_ABIS(X)
@@ -157,7 +169,7 @@ struct cuda_nccl {
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-static const char *resolve(void *library)
+static const char *resolve(void)
 {
     void *found = NULL;
 #define X(function)                                                                                \
@@ -178,7 +190,7 @@ static const char *resolve(void *library)
     return found == NULL ? "ncclDevCommDestroy" : NULL;
 }
 
-static int version_of(void *library)
+static int version_of(void)
 {
     int code = 0;
     void *found = dlsym(library, "ncclGetVersion");
@@ -187,7 +199,7 @@ static int version_of(void *library)
     return get != NULL && get(&code) == ncclSuccess ? code : 0;
 }
 
-static void check_release(void *library)
+static void check_release(void)
 {
     int major = version / 10000;
     int minor = version / 100 % 100;
@@ -198,7 +210,8 @@ static void check_release(void *library)
                  patch);
         return;
     }
-    const char *missing = resolve(library);
+    fits = true;
+    const char *missing = resolve();
     if (missing != NULL) {
         snprintf(failure, sizeof(failure), "NCCL %d.%d.%d lacks the function %s", major, minor,
                  patch, missing);
@@ -220,15 +233,27 @@ static void check_release(void *library)
 
 static void open_once(void)
 {
-    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         const char *why = dlerror();
         snprintf(failure, sizeof(failure), "no NCCL: %s",
                  why != NULL ? why : "libnccl.so.2 cannot be opened");
         return;
     }
-    version = version_of(library);
-    check_release(library);
+    version = version_of();
+    check_release();
+}
+
+void *cuda_nccl_library(void)
+{
+    (void)pthread_once(&once, open_once);
+    return library;
+}
+
+const char *cuda_nccl_host_reason(void)
+{
+    (void)pthread_once(&once, open_once);
+    return library != NULL && fits ? NULL : failure;
 }
 
 const char *cuda_nccl_reason(void)

@@ -15,6 +15,9 @@ typedef struct cuda_nccl_devcomm cuda_nccl_devcomm; /* of one device communicato
 
 /* Why NCCL, or its device interface, cannot be used by any communicator; NULL: it can. */
 const char *cuda_nccl_reason(void);
+/* The library itself and why it cannot be used at all, whatever for; NULL: none, and it can. */
+void *cuda_nccl_library(void);
+const char *cuda_nccl_host_reason(void);
 /* NCCL_VERSION_CODE of the library that was found, 0: none. */
 int cuda_nccl_version(void);
 /* The device interface of the loaded library that this build has code for; NULL: none. */

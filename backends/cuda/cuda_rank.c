@@ -131,6 +131,7 @@ ist_status cuda_rank_open(cuda_rank *rank, cuda_world *world, uint32_t index, CU
     (void)pthread_mutex_init(&rank->side_lock, NULL);
     (void)pthread_mutex_init(&rank->block_lock, NULL);
     (void)pthread_mutex_init(&rank->pinned_lock, NULL);
+    (void)pthread_mutex_init(&rank->coll_lock, NULL);
     bool entered = cuda_enter(rank);
     ist_status status = prepare(rank);
     cuda_exit(entered);
@@ -162,6 +163,7 @@ void cuda_rank_close(cuda_rank *rank)
     (void)pthread_mutex_destroy(&rank->side_lock);
     (void)pthread_mutex_destroy(&rank->block_lock);
     (void)pthread_mutex_destroy(&rank->pinned_lock);
+    (void)pthread_mutex_destroy(&rank->coll_lock);
     (void)cu.cuDevicePrimaryCtxRelease(rank->device);
     rank->context = NULL;
 }

@@ -3,7 +3,7 @@
  * Streams: non-blocking ones, so that nothing orders them against the program's legacy stream, and
  * waits for them that always end.
  */
-#include "cuda_internal.h"
+#include "cuda_coll.h"
 
 static ist_status stream_open(cuda_rank *rank, cuda_stream **result)
 {
@@ -11,7 +11,8 @@ static ist_status stream_open(cuda_rank *rank, cuda_stream **result)
     if (stream == NULL) {
         return cuda_fail_memory(rank, "a stream");
     }
-    CUresult created = cu.cuStreamCreateWithPriority(&stream->handle, CU_STREAM_NON_BLOCKING, 0);
+    CUresult created = cu.cuStreamCreateWithPriority(&stream->handle, CU_STREAM_NON_BLOCKING,
+                                                     CUDA_STREAM_PRIORITY);
     if (created != CUDA_SUCCESS) {
         ist_free(stream);
         return cuda_fail(rank, created, "cuStreamCreateWithPriority");

@@ -17,14 +17,19 @@ static uint32_t sim_width(const sim_explore *explore)
     return (explore->agent_count + SIM_CLOCK_ROUND - 1u) & ~(SIM_CLOCK_ROUND - 1u);
 }
 
-/* `into` = the later of both, entry by entry; whole groups, so that it is done in vectors. */
+/* Four clocks side by side. */
+typedef int32_t sim_lanes __attribute__((vector_size(16)));
+
+/* `into` = the later of both, entry by entry; clocks have fewer than 32 bits. */
 static void sim_clock_join(uint32_t *restrict into, const uint32_t *restrict from, uint32_t width)
 {
-    for (uint32_t i = 0; i < width; i += SIM_CLOCK_ROUND) {
-        for (uint32_t k = 0; k < SIM_CLOCK_ROUND; ++k) {
-            uint32_t other = from[i + k];
-            into[i + k] = into[i + k] < other ? other : into[i + k];
-        }
+    for (uint32_t i = 0; i < width; i += 4u) {
+        sim_lanes one, other;
+        memcpy(&one, into + i, sizeof(one));
+        memcpy(&other, from + i, sizeof(other));
+        sim_lanes later = one < other;
+        one = (other & later) | (one & ~later);
+        memcpy(into + i, &one, sizeof(one));
     }
 }
 
@@ -187,6 +192,7 @@ uint32_t sim_agent_new(sim_explore *explore, sim_agent_kind kind, sim_rank *rank
                     : kind == SIM_AGENT_STREAM ? "stream"
                                                : "network";
     agent->phase = "";
+    agent->label = 0;
     agent->rows = false;
     agent->row_clock = 1;
     memset(agent->released, 0, sizeof(agent->released));
@@ -288,10 +294,33 @@ void sim_agent_join(sim_explore *explore, uint32_t number, uint32_t from)
     sim_clock_join(agent->clock, snapshot->clock, snapshot->width);
 }
 
+void sim_agent_note(sim_explore *explore, uint32_t number, uint32_t from, uint32_t far)
+{
+    sim_agent *agent = &explore->agents[number];
+    const sim_snapshot *snapshot = &explore->snapshots[from];
+    sim_clock_join(agent->acquired[far], snapshot->clock, snapshot->width);
+    agent->acquired_any[far] = true;
+}
+
+/* Whether one snapshot surely knows all of the other: it knows its release. */
+static bool sim_snapshot_covers(const sim_explore *explore, uint32_t one, uint32_t other)
+{
+    const sim_snapshot *larger = &explore->snapshots[one];
+    const sim_snapshot *smaller = &explore->snapshots[other];
+    return smaller->agent != 0 && smaller->agent < larger->width &&
+           larger->clock[smaller->agent] >= smaller->at;
+}
+
 uint32_t sim_snapshot_join(sim_explore *explore, uint32_t one, uint32_t other)
 {
     if (one == 0 || other == 0 || one == other) {
         return one == 0 ? other : one;
+    }
+    if (sim_snapshot_covers(explore, one, other)) {
+        return one;
+    }
+    if (sim_snapshot_covers(explore, other, one)) {
+        return other;
     }
     uint32_t made = 0;
     sim_snapshot *snapshot = sim_snapshot_new(explore, &made);
@@ -300,8 +329,9 @@ uint32_t sim_snapshot_join(sim_explore *explore, uint32_t one, uint32_t other)
     }
     const sim_snapshot *first = &explore->snapshots[one];
     const sim_snapshot *second = &explore->snapshots[other];
-    memset(snapshot->clock, 0, snapshot->width * sizeof(*snapshot->clock));
-    sim_clock_join(snapshot->clock, first->clock, first->width);
+    memset(snapshot->clock + first->width, 0,
+           (snapshot->width - first->width) * sizeof(*snapshot->clock));
+    memcpy(snapshot->clock, first->clock, first->width * sizeof(*snapshot->clock));
     sim_clock_join(snapshot->clock, second->clock, second->width);
     snapshot->agent = 0;
     snapshot->at = 0;

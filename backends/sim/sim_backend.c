@@ -5,6 +5,7 @@
  * A call that only touches the caller's own rank costs time but no switch: the time goes to the
  * host's lead, and what it enqueues starts no earlier. Blocking calls let the world catch up first.
  */
+#include "sim_coll.h"
 #include "sim_conductor.h"
 #include "sim_explore.h"
 #include "sim_world.h"
@@ -517,6 +518,7 @@ static ist_status sim_comm_open(void *self, const ist_backend_comm_desc *desc, u
 static ist_status sim_comm_close(void *self, uint64_t number)
 {
     SIM_CALL((sim_rank *)self);
+    sim_coll_close(sim_object(number));
     ((sim_member *)sim_object(number))->open = false;
     return IST_OK;
 }
@@ -530,6 +532,7 @@ static ist_status sim_comm_abort(void *self, uint64_t number)
         member->rank->world->explore->gave_up = true;
     }
     sim_member_wake(member);
+    sim_coll_abort(member);
     sim_wait_mask_changed(member->rank);
     return IST_OK;
 }
@@ -592,6 +595,50 @@ static ist_status sim_op_launch(void *self, uint64_t number, const ist_kernel *k
     return sim_stream_push(sim_object(number), op);
 }
 
+/* ---- native collectives ---------------------------------------------------------------------- */
+
+static ist_status sim_op_coll_info(void *self, ist_backend_coll_info *info)
+{
+    SIM_CALL((sim_rank *)self);
+    *info = (ist_backend_coll_info){.all_to_all_native = 1, .library = "simulator"};
+    return IST_OK;
+}
+
+static ist_status sim_op_coll_open(void *self, uint64_t number, uint64_t deadline_ns)
+{
+    SIM_CALL((sim_rank *)self);
+    return sim_coll_open(sim_object(number), deadline_ns);
+}
+
+static ist_status sim_op_coll_close(void *self, uint64_t number)
+{
+    SIM_CALL((sim_rank *)self);
+    sim_coll_close(sim_object(number));
+    return IST_OK;
+}
+
+static ist_status sim_op_coll_enqueue(void *self, const ist_backend_coll *calls, uint32_t count)
+{
+    SIM_CALL((sim_rank *)self);
+    return sim_coll_enqueue(self, calls, count);
+}
+
+static ist_status sim_op_coll_estimate(void *self, const ist_backend_coll *call, uint64_t *time_ps)
+{
+    sim_comm *comm = ((sim_member *)sim_object(call->comm))->comm;
+    SIM_CALL((sim_rank *)self);
+    IST_RETURN_IF_ERROR(sim_coll_prepare(comm));
+    return sim_coll_estimate(comm->coll, call, time_ps);
+}
+
+static ist_status sim_op_coll_status(void *self, uint64_t number, ist_error *why)
+{
+    sim_rank *rank = self;
+    SIM_CALL(rank);
+    sim_actor_sync(&rank->host);
+    return rank->dead ? IST_ERR_KILLED : sim_coll_status(sim_object(number), why);
+}
+
 const ist_backend_ops sim_ops = {
     .size = sizeof(sim_ops),
     .abi = IST_BACKEND_ABI,
@@ -632,6 +679,12 @@ const ist_backend_ops sim_ops = {
     .devcomm_open = sim_op_devcomm_open,
     .devcomm_close = sim_op_devcomm_close,
     .launch = sim_op_launch,
+    .coll_info = sim_op_coll_info,
+    .coll_open = sim_op_coll_open,
+    .coll_close = sim_op_coll_close,
+    .coll_enqueue = sim_op_coll_enqueue,
+    .coll_status = sim_op_coll_status,
+    .coll_estimate = sim_op_coll_estimate,
 };
 
 static ist_status sim_probe(const char **reason)

@@ -37,6 +37,21 @@ static void sim_changes_draw(sim_explore *explore)
     }
 }
 
+/* A search asks its guide at each choice. */
+static void sim_change_set(sim_explore *explore)
+{
+    bool left = explore->change_next + 1u < explore->desc.depth;
+    explore->change_point = explore->guide != NULL ? 0
+                            : left                 ? explore->change_at[explore->change_next]
+                                                   : UINT64_MAX;
+}
+
+/* Who runs goes on in half of the cases: how often in a row is drawn at once. */
+static void sim_ahead_draw(sim_explore *explore)
+{
+    explore->ahead = (uint32_t)__builtin_ctzll(sim_prng_next(&explore->prng) | UINT64_C(1) << 63);
+}
+
 ist_status sim_choose_begin(sim_explore *explore, uint64_t seed)
 {
     ist_explore_desc *desc = &explore->desc;
@@ -51,6 +66,8 @@ ist_status sim_choose_begin(sim_explore *explore, uint64_t seed)
     explore->pick_count = 0;
     explore->replay_next = 0;
     explore->change_next = 0;
+    explore->change_point = 0;
+    explore->ahead = 0;
     if (desc->scheduler == IST_SCHEDULER_PCT) {
         if (explore->change_at == NULL) {
             explore->change_at = ist_alloc(SIM_DEPTH_MAX, sizeof(*explore->change_at));
@@ -59,6 +76,9 @@ ist_status sim_choose_begin(sim_explore *explore, uint64_t seed)
             }
         }
         sim_changes_draw(explore);
+        sim_change_set(explore);
+    } else if (desc->scheduler == IST_SCHEDULER_RANDOM && explore->guide == NULL) {
+        sim_ahead_draw(explore);
     }
     return IST_OK;
 }
@@ -165,28 +185,30 @@ static void sim_leader_falls(sim_explore *explore, sim_actor *self, uint32_t lea
 
 static uint32_t sim_pct_pick(sim_explore *explore, sim_actor *self, uint32_t at)
 {
-    uint32_t changes = explore->desc.depth - 1u;
-    bool falls = explore->change_next < changes && explore->change_at[explore->change_next] <= at;
-    if (!falls && self != NULL && self->priority >= explore->challenger) {
+    if (explore->change_point > at && self != NULL && self->priority >= explore->challenger) {
         return 0;
     }
     uint32_t leader = sim_leader(explore, self);
-    while (explore->change_next < changes && explore->change_at[explore->change_next] <= at) {
+    while (explore->change_point <= at) {
         sim_leader_falls(explore, self, leader);
         ++explore->change_next;
+        sim_change_set(explore);
         leader = sim_leader(explore, self);
     }
     return leader;
 }
 
-/* Who runs goes on in half of the cases; else all alternatives are equally likely. */
+/* Who runs goes on as often as was drawn; then all alternatives are equally likely. */
 static uint32_t sim_random_pick(sim_explore *explore, const sim_actor *self, uint32_t count)
 {
-    uint64_t bits = sim_prng_next(&explore->prng);
-    if (self != NULL && (bits & 1u) != 0) {
+    if (self != NULL && explore->ahead > 0) {
+        --explore->ahead;
         return 0;
     }
-    return (uint32_t)(((bits >> 32) * count) >> 32);
+    if (self != NULL) {
+        sim_ahead_draw(explore);
+    }
+    return sim_draw(explore, count);
 }
 
 uint32_t sim_choose_move(sim_explore *explore, sim_actor *self)

@@ -3,6 +3,7 @@
  * Communicators of the simulator: members meet by id, exchange bytes, open windows and device
  * communicators. All waiting here is of host programs, in virtual time, and bounded.
  */
+#include "sim_coll.h"
 #include "sim_explore.h"
 
 #include <string.h>
@@ -776,6 +777,7 @@ static void sim_comm_free(sim_comm *comm)
     }
     sim_bases_free(comm->windows, comm->window_room);
     sim_bases_free(comm->resources, comm->resource_room);
+    sim_coll_free(comm->coll);
     ist_free(comm->agreed);
     ist_free(comm->members);
     ist_free(comm);

@@ -3,6 +3,7 @@
  * The engine's loop: runs what is ready, else advances the clock to the next event. Everything
  * that happens in a world is decided here, by (time, sequence) alone.
  */
+#include "sim_coll.h"
 #include "sim_explore.h"
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -80,7 +81,21 @@ void sim_waiters_remove(sim_actor **list, sim_actor *actor)
 /* The running actor gives the thread away; its state says what must happen before it runs again. */
 static void sim_actor_switch(sim_actor *actor)
 {
-    sim_fiber_yield(&actor->fiber);
+    sim_actor *next = actor->world->explore != NULL ? sim_explore_next(actor->world) : NULL;
+    if (next == NULL) {
+        sim_fiber_yield(&actor->fiber);
+        actor->state = SIM_RUNNING;
+    } else {
+        sim_actor_hand_over(actor, next);
+    }
+}
+
+void sim_actor_hand_over(sim_actor *actor, sim_actor *next)
+{
+    next->world->current = next;
+    next->state = SIM_RUNNING;
+    (void)ist_error_bind(&next->rank->error);
+    sim_fiber_switch(&actor->fiber, &next->fiber);
     actor->state = SIM_RUNNING;
 }
 
@@ -131,6 +146,7 @@ void sim_actor_run(sim_world *world, sim_actor *actor)
     ist_error *outer = ist_error_bind(&actor->rank->error);
     sim_fiber_enter(&actor->fiber);
     (void)ist_error_bind(outer);
+    actor = world->current; /* the last of those who handed over to each other */
     world->current = NULL;
     if (actor->state == SIM_ENDED && !actor->is_host) {
         sim_actor_retire(actor);
@@ -176,6 +192,8 @@ void sim_event_handle(sim_world *world, sim_event *event)
     case SIM_EV_RESUME: sim_rank_resume(event->object); break;
     case SIM_EV_LINK_UP: sim_link_fault_end(world, event->object); break;
     case SIM_EV_EXCHANGE: sim_exchange_deadline(event->object); break;
+    case SIM_EV_COLL: sim_coll_step(event->object); break;
+    case SIM_EV_COLL_TIMER: sim_coll_timer(event->object); break;
     }
 }
 

@@ -43,8 +43,9 @@ static void sim_explore_free(sim_explore *explore)
     ist_free(explore->pages);
     ist_free(explore->readers);
     ist_free(explore->ring);
+    ist_free(explore->labels);
     ist_free(explore->words);
-    ist_free(explore->word_list);
+    ist_free(explore->keys);
     ist_free(explore->moves);
     ist_free(explore->picks);
     ist_free(explore->change_at);
@@ -131,7 +132,7 @@ static void sim_explore_reset(sim_explore *explore)
     explore->move_count = 0;
     explore->quiet_count = 0;
     explore->move_id = 0;
-    explore->next_actor = NULL;
+    explore->next.kind = SIM_MOVE_NONE;
     explore->challenger = 0;
     explore->touch_count = 0;
     explore->time_passed = false;
@@ -169,6 +170,7 @@ ist_status sim_explore_open(sim_world *world)
     explore->step_max =
         world->op_count_max > 0 ? world->op_count_max : (uint64_t)SIM_STEPS_MAX_DEFAULT;
     world->explore = explore;
+    world->watched = desc.watch != NULL;
     IST_RETURN_IF_ERROR(sim_explore_room(explore));
     sim_explore_reset(explore);
     sim_shadow_begin(explore);

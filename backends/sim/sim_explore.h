@@ -73,6 +73,7 @@ typedef struct sim_agent {
     const sim_rank *other; /* NETWORK: the target's */
     const char *kernel;
     const char *phase;
+    uint32_t label; /* of both; 0: they are new */
 } sim_agent;
 
 /* A clock as it was at a release. */
@@ -111,18 +112,22 @@ typedef struct sim_touched {
 
 /* ---- accesses -------------------------------------------------------------------------------- */
 
+/* What an agent ran when it made accesses. */
+typedef struct sim_label {
+    const char *kernel;
+    const char *phase;
+} sim_label;
+
 /* The newest accesses, for reports. */
 #define SIM_ACCESS_RING 8192u
 
 typedef struct sim_access {
     uint64_t address, bytes;
+    const char *call;
     sim_epoch epoch;
     uint32_t step;
-    const char *call;
-    const char *kernel;
-    const char *phase;
-    uint32_t write;
-    uint32_t reserved;
+    uint32_t label;
+    bool write;
 } sim_access;
 
 typedef struct sim_cell {
@@ -140,17 +145,23 @@ typedef struct sim_readers {
     sim_epoch each[SIM_READERS_MAX];
 } sim_readers;
 
-#define SIM_SHADOW_PAGE_LOG2 10u
+/* Pages of allocations: each lies in one, or in none. */
+#define SIM_SHADOW_PAGE_LOG2 12u
 #define SIM_SHADOW_CELLS (1u << (SIM_SHADOW_PAGE_LOG2 - 2u))
+#define SIM_SHADOW_GROUPS (SIM_SHADOW_CELLS / 64u)
 
+/* Neighbours that were touched alike are one run: the cell at its start holds for all of them. */
 typedef struct sim_shadow_page {
-    bool words;                        /* some have entries in the table of words */
-    bool symmetric;                    /* of the allocation that it is in */
-    bool zeroed;                       /* by the library, before all others */
-    uint32_t checked;                  /* windows_serial when what follows was looked up */
-    uint64_t begin, end;               /* the allocation, offsets of its rank */
-    uint64_t shared_begin, shared_end; /* what its windows cover */
+    bool symmetric;                     /* of the allocation that it is in */
+    bool zeroed;                        /* by the library, before all others */
+    uint32_t checked;                   /* windows_serial when what follows was looked up */
+    uint64_t begin, end;                /* the allocation, offsets of its rank */
+    uint64_t shared_begin, shared_end;  /* what its windows cover */
+    uint64_t starts[SIM_SHADOW_GROUPS]; /* bit: a run begins at the cell; that of cell 0 is set */
+    uint64_t worded[SIM_SHADOW_GROUPS]; /* bit: a word begins at the cell */
+    /* What lies behind is not cleared: cells hold at the starts of runs, words where a bit says so. */
     sim_cell cells[SIM_SHADOW_CELLS];
+    uint32_t words[SIM_SHADOW_CELLS]; /* index of a sim_word */
 } sim_shadow_page;
 
 /* Pages of one rank, by offset. */
@@ -173,9 +184,7 @@ typedef struct sim_store_seen {
 
 /* One word that was stored to as a word: its newest stores, in the order of coherence. */
 typedef struct sim_word {
-    uint64_t address;
-    uint32_t generation; /* of the world it belongs to */
-    uint32_t width;
+    uint32_t width; /* 4, 8; 0: not known yet */
     uint32_t first; /* order of the oldest store kept */
     uint32_t next;  /* order of the next store */
     sim_store_seen stores[SIM_STORES_KEPT];
@@ -185,6 +194,13 @@ typedef struct sim_word {
     uint32_t seen_count;
     uint32_t stale_reads; /* in a row */
 } sim_word;
+
+/* Where words are that lie in no device memory: signals, counters, barriers. */
+typedef struct sim_word_key {
+    uint64_t address;
+    uint32_t generation; /* of the world it belongs to */
+    uint32_t word;
+} sim_word_key;
 
 /* ---- guided search ---------------------------------------------------------------------------- */
 
@@ -215,12 +231,13 @@ struct sim_explore {
     uint32_t move_count, move_room;
     uint32_t quiet_count; /* the first so many are made before all others, without a choice */
     uint32_t move_id;
-    sim_actor *next_actor; /* chosen by the actor that has just yielded */
+    sim_move next;         /* chosen by the actor that has just yielded; kind NONE: nothing */
     uint64_t challenger;   /* highest priority among the moves */
+    uint32_t ahead;        /* RANDOM: so many more choices let who runs go on */
     uint32_t change_next;  /* PCT: points used */
     uint32_t *change_at;   /* [depth - 1], ascending */
-    uint32_t change_room;
-    uint64_t points; /* choices with more than one alternative, PCT's clock */
+    uint64_t change_point; /* PCT: the next one; 0: another scheduler */
+    uint64_t points;       /* choices with more than one alternative, PCT's clock */
     uint32_t replay_next;
     ist_choice *picks; /* deviations made */
     uint32_t pick_count, pick_room;
@@ -248,9 +265,13 @@ struct sim_explore {
     sim_access *ring; /* [SIM_ACCESS_RING] */
     uint64_t ring_count;
 
-    sim_word *words; /* open addressing */
+    sim_label *labels; /* [0] unused */
+    uint32_t label_count, label_room;
+
+    sim_word *words;
     uint32_t word_room, word_count;
-    uint64_t *word_list; /* [word_room] addresses of the words, oldest first */
+    sim_word_key *keys; /* open addressing */
+    uint32_t key_room, key_count;
     uint32_t generation;
 
     sim_touched *touches; /* NULL: not kept */
@@ -280,6 +301,9 @@ void sim_move_add(sim_explore *explore, sim_move_kind kind, void *object);
 void sim_move_remove(sim_explore *explore, const void *object);
 /* A step of the running actor that others can observe. */
 void sim_explore_step(sim_actor *actor);
+/* The running actor is about to yield: the actor that is chosen to follow it, or NULL: the loop
+   knows what comes next. */
+sim_actor *sim_explore_next(sim_world *world);
 /* Makes one move, or lets time pass; false: nothing can ever happen. */
 bool sim_explore_advance(sim_world *world);
 /* The programs have ended: a search wants to know what is still under way, too. */
@@ -292,6 +316,18 @@ uint64_t sim_choose_priority(sim_explore *explore);
 uint32_t sim_choose_value(sim_explore *explore, uint32_t count);
 /* Index among [self], moves; self: the running actor may go on. UINT32_MAX: the run is cut short. */
 uint32_t sim_choose_move(sim_explore *explore, sim_actor *self);
+/* The same, where it is certain at once that the running actor goes on; else false, and no choice is
+   made. There is an alternative. */
+static inline bool sim_choose_easy(sim_explore *explore, const sim_actor *self)
+{
+    if (explore->ahead > 0) {
+        --explore->ahead;
+    } else if (explore->points >= explore->change_point || self->priority < explore->challenger) {
+        return false;
+    }
+    ++explore->points;
+    return true;
+}
 
 /* sim_agent.c: clocks. */
 ist_status sim_agents_begin(sim_explore *explore);
@@ -304,6 +340,8 @@ uint32_t sim_agent_stream(sim_explore *explore, sim_stream *stream);
 uint32_t sim_agent_release(sim_explore *explore, uint32_t agent);
 /* The same of what it knew, without a new epoch. */
 void sim_agent_join(sim_explore *explore, uint32_t agent, uint32_t snapshot);
+/* The next acquire fence will join it; `far`: released at the scope of the system. */
+void sim_agent_note(sim_explore *explore, uint32_t agent, uint32_t snapshot, uint32_t far);
 uint32_t sim_snapshot_join(sim_explore *explore, uint32_t one, uint32_t other);
 /* `to` begins after all that `from` has done. */
 void sim_agent_order(sim_explore *explore, uint32_t from, uint32_t to);
@@ -316,11 +354,15 @@ static inline bool sim_agent_knows(const sim_agent *agent, sim_epoch epoch)
 }
 
 /* sim_shadow.c: who touched which bytes. */
-void sim_shadow_access(sim_explore *explore, uint32_t agent, const void *address, uint64_t bytes,
-                       bool write, sim_class class, const char *call);
+/* Returns the page of the first byte, or NULL, as sim_shadow_page_at(). */
+sim_shadow_page *sim_shadow_access(sim_explore *explore, uint32_t agent, const void *address,
+                                   uint64_t bytes, bool write, sim_class class, const char *call);
 void sim_shadow_freed(sim_rank *rank, uint64_t offset, uint64_t bytes);
-void sim_shadow_has_word(sim_explore *explore, const void *address);
+/* The page of an address in device memory, or NULL: it lies elsewhere, or there is no memory. */
+sim_shadow_page *sim_shadow_page_at(sim_explore *explore, const void *address);
 void sim_shadow_begin(sim_explore *explore);
+/* Whether every device call so far was looked at. */
+bool sim_shadow_is_complete(const sim_explore *explore);
 
 /* sim_word.c: words with a memory order. */
 uint64_t sim_word_load(sim_explore *explore, uint32_t agent, const void *word, uint32_t width,
@@ -343,7 +385,6 @@ void sim_words_acquire(sim_explore *explore, uint32_t agent, const void *mem, ui
 /* What has no bytes of its own (signals, counters): `key` names it. */
 void sim_key_release(sim_explore *explore, const void *key, uint32_t released);
 void sim_key_acquire(sim_explore *explore, uint32_t agent, const void *key, bool acquires);
-void sim_words_forget(sim_explore *explore, const void *address, uint64_t bytes);
 
 /* sim_finding.c: reports. */
 void sim_finding_race(sim_explore *explore, uint32_t agent, const sim_access *access,
@@ -392,7 +433,8 @@ typedef enum sim_name {
     SIM_NAME_FLUSH,
     SIM_NAME_BARRIER,
     SIM_NAME_STREAM,
-    SIM_NAME_PAIR
+    SIM_NAME_PAIR,
+    SIM_NAME_COLL
 } sim_name;
 
 static inline void sim_touch_named(sim_explore *explore, sim_name name, const sim_rank *rank,

@@ -55,8 +55,9 @@ typedef struct sim_free_stack {
 /* The free list is threaded through the top of the stacks themselves. */
 static _Thread_local sim_free_stack *sim_pool[SIM_POOL_KINDS];
 
-/* Where to go when the running fiber yields. */
+/* Where to go when the running fiber yields, and which one that is. */
 static _Thread_local void *sim_scheduler_context;
+static _Thread_local sim_fiber *sim_running;
 
 #if defined(SIM_ASAN)
 static _Thread_local const void *sim_scheduler_stack;
@@ -105,22 +106,31 @@ static ist_status sim_stack_take(sim_stack_kind kind, sim_fiber *fiber)
     return IST_OK;
 }
 
-/* Called on the new stack before the entry, and after every switch into a fiber. */
-static void sim_switched_in(sim_fiber *fiber)
+/* On the stack of the running fiber, after every switch to it: whoever was left, a fiber or else the
+   scheduler, goes on from there. */
+static void sim_arrive(sim_context_transfer in)
 {
+    sim_fiber *left = in.data;
 #if defined(SIM_ASAN)
-    __sanitizer_finish_switch_fiber(fiber->sanitizer_stack, &sim_scheduler_stack,
-                                    &sim_scheduler_stack_bytes);
-#else
-    (void)fiber;
+    const void *stack = NULL;
+    size_t bytes = 0;
+    __sanitizer_finish_switch_fiber(sim_running->sanitizer_stack, &stack, &bytes);
+    if (left == NULL) {
+        sim_scheduler_stack = stack;
+        sim_scheduler_stack_bytes = bytes;
+    }
 #endif
+    if (left != NULL) {
+        left->context = in.context;
+    } else {
+        sim_scheduler_context = in.context;
+    }
 }
 
-static void sim_fiber_main(sim_context_transfer transfer)
+static void sim_fiber_main(sim_context_transfer in)
 {
-    sim_fiber *fiber = transfer.data;
-    sim_scheduler_context = transfer.context;
-    sim_switched_in(fiber);
+    sim_fiber *fiber = sim_running;
+    sim_arrive(in);
     fiber->entry(fiber->argument);
     sim_fiber_leave(fiber);
 }
@@ -161,11 +171,12 @@ void sim_fiber_enter(sim_fiber *fiber)
     void *fake = NULL;
     __sanitizer_start_switch_fiber(&fake, fiber->stack, fiber->stack_bytes);
 #endif
-    sim_context_transfer back = jump_fcontext(fiber->context, fiber);
+    sim_running = fiber;
+    sim_context_transfer back = jump_fcontext(fiber->context, NULL);
 #if defined(SIM_ASAN)
     __sanitizer_finish_switch_fiber(fake, NULL, NULL);
 #endif
-    fiber->context = back.context;
+    sim_running->context = back.context; /* it may be another by now */
 }
 
 void sim_fiber_yield(sim_fiber *fiber)
@@ -173,10 +184,19 @@ void sim_fiber_yield(sim_fiber *fiber)
 #if defined(SIM_ASAN)
     __sanitizer_start_switch_fiber(&fiber->sanitizer_stack, sim_scheduler_stack,
                                    sim_scheduler_stack_bytes);
+#else
+    (void)fiber;
 #endif
-    sim_context_transfer in = jump_fcontext(sim_scheduler_context, NULL);
-    sim_scheduler_context = in.context;
-    sim_switched_in(fiber);
+    sim_arrive(jump_fcontext(sim_scheduler_context, NULL));
+}
+
+void sim_fiber_switch(sim_fiber *from, sim_fiber *to)
+{
+#if defined(SIM_ASAN)
+    __sanitizer_start_switch_fiber(&from->sanitizer_stack, to->stack, to->stack_bytes);
+#endif
+    sim_running = to;
+    sim_arrive(jump_fcontext(to->context, from));
 }
 
 void sim_fiber_leave(sim_fiber *fiber)
@@ -190,12 +210,13 @@ void sim_fiber_leave(sim_fiber *fiber)
     sim_fiber_yield(fiber);
 }
 
-void *sim_fiber_scheduler_save(void)
+sim_fiber_outer sim_fiber_scheduler_save(void)
 {
-    return sim_scheduler_context;
+    return (sim_fiber_outer){sim_scheduler_context, sim_running};
 }
 
-void sim_fiber_scheduler_restore(void *scheduler)
+void sim_fiber_scheduler_restore(const sim_fiber_outer *outer)
 {
-    sim_scheduler_context = scheduler;
+    sim_scheduler_context = outer->scheduler;
+    sim_running = outer->running;
 }

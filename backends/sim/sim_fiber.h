@@ -29,17 +29,26 @@ ist_status sim_fiber_init(sim_fiber *fiber, sim_stack_kind kind, void (*entry)(v
 /* Gives the stack back. Must not be the running fiber. */
 void sim_fiber_fini(sim_fiber *fiber, sim_stack_kind kind);
 
-/* From the scheduler: runs the fiber until it yields or ends. */
+/* From the scheduler: runs the fiber, and those that it switches to, until one yields or ends. */
 void sim_fiber_enter(sim_fiber *fiber);
 
 /* From the running fiber: back to the scheduler. */
 void sim_fiber_yield(sim_fiber *fiber);
 
+/* From the running fiber: straight to another one; returns when somebody enters this one again. */
+void sim_fiber_switch(sim_fiber *from, sim_fiber *to);
+
 /* As yield, for the last time; never returns. */
 void sim_fiber_leave(sim_fiber *fiber);
 
-/* A world may run inside a fiber of another: its loop saves where that one yields to. */
-void *sim_fiber_scheduler_save(void);
-void sim_fiber_scheduler_restore(void *scheduler);
+/* A world may run inside a fiber of another: its loop saves where that one yields to, and which it
+   is. */
+typedef struct sim_fiber_outer {
+    void *scheduler;
+    sim_fiber *running;
+} sim_fiber_outer;
+
+sim_fiber_outer sim_fiber_scheduler_save(void);
+void sim_fiber_scheduler_restore(const sim_fiber_outer *outer);
 
 #endif

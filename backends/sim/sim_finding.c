@@ -94,16 +94,18 @@ static void sim_access_fill(const sim_explore *explore, const sim_access *from, 
     const sim_agent *agent = &explore->agents[sim_epoch_agent(from->epoch)];
     const sim_rank *owner =
         sim_memory_owner(explore->world, (const void *)(uintptr_t)from->address);
+    const sim_label own = {agent->kernel, ""};
+    const sim_label *label = from->label != 0 ? &explore->labels[from->label] : &own;
     access->rank = agent->rank != NULL ? (int32_t)agent->rank->index : IST_RANK_NONE;
     access->block = agent->block;
     access->owner = owner != NULL ? (int32_t)owner->index : IST_RANK_NONE;
-    access->write = from->write;
+    access->write = from->write ? 1u : 0u;
     access->offset = owner != NULL ? from->address - (uint64_t)(uintptr_t)owner->memory.base : 0;
     access->bytes = from->bytes;
     access->step = from->step;
-    (void)snprintf(access->kernel, sizeof(access->kernel), "%s", from->kernel);
+    (void)snprintf(access->kernel, sizeof(access->kernel), "%s", label->kernel);
     (void)snprintf(access->call, sizeof(access->call), "%s", from->call);
-    (void)snprintf(access->phase, sizeof(access->phase), "%s", from->phase);
+    (void)snprintf(access->phase, sizeof(access->phase), "%s", label->phase);
 }
 
 /* The newest kept access that touched the place with that epoch. */
@@ -113,8 +115,8 @@ static const sim_access *sim_access_find(const sim_explore *explore, uint64_t ad
     uint64_t kept = explore->ring_count < SIM_ACCESS_RING ? explore->ring_count : SIM_ACCESS_RING;
     for (uint64_t i = 1; i <= kept; ++i) {
         const sim_access *access = &explore->ring[(explore->ring_count - i) % SIM_ACCESS_RING];
-        if (access->epoch == epoch && access->write == (write ? 1u : 0u) &&
-            access->address < address + 4u && address < access->address + access->bytes) {
+        if (access->epoch == epoch && access->write == write && access->address < address + 4u &&
+            address < access->address + access->bytes) {
             return access;
         }
     }
@@ -165,13 +167,8 @@ void sim_finding_race(sim_explore *explore, uint32_t number, const sim_access *a
     ist_finding *finding = sim_finding_begin(explore, kind, IST_ERR_DEVICE);
     if (finding != NULL) {
         const sim_access *earlier = sim_access_find(explore, address, other, other_writes);
-        sim_access unknown = {.address = address,
-                              .bytes = 4,
-                              .epoch = other,
-                              .call = "?",
-                              .kernel = first->kernel,
-                              .phase = "",
-                              .write = other_writes ? 1u : 0u};
+        sim_access unknown = {
+            .address = address, .bytes = 4, .epoch = other, .call = "?", .write = other_writes};
         sim_access_fill(explore, earlier != NULL ? earlier : &unknown, &finding->first);
         sim_access_fill(explore, access, &finding->second);
         (void)snprintf(finding->missing, sizeof(finding->missing), "%s",

@@ -3,6 +3,7 @@
  * The event queue: a binary heap ordered by (time, sequence), so that equal times are served in
  * the order of insertion on every machine.
  */
+#include "sim_coll.h"
 #include "sim_internal.h"
 
 #include <string.h>
@@ -117,6 +118,9 @@ void sim_heap_skip_stale(sim_world *world)
         if (first->type == SIM_EV_EXCHANGE && sim_exchange_is_over(first->object)) {
             (void)sim_heap_pop(world, &event);
             sim_exchange_deadline(event.object);
+        } else if (first->type == SIM_EV_COLL_TIMER && sim_coll_timer_is_over(first->object)) {
+            (void)sim_heap_pop(world, &event);
+            sim_coll_timer(event.object);
         } else if (sim_event_is_stale(first)) {
             (void)sim_heap_pop(world, &event);
         } else {

@@ -47,7 +47,9 @@ typedef enum sim_event_type {
     SIM_EV_FAULT,       /* token: index of a timed fault */
     SIM_EV_RESUME,      /* object: sim_rank; a stall may be over */
     SIM_EV_LINK_UP,     /* object: sim_link_end; a link fault is over */
-    SIM_EV_EXCHANGE     /* object: sim_exchange; its deadline */
+    SIM_EV_EXCHANGE,    /* object: sim_exchange; its deadline */
+    SIM_EV_COLL,        /* object: sim_coll_run; a step of it has ended */
+    SIM_EV_COLL_TIMER   /* object: sim_coll_member; the deadline of its calls may have come */
 } sim_event_type;
 
 typedef struct sim_event {
@@ -119,6 +121,8 @@ typedef struct sim_memory {
     uint64_t used;
     uint64_t high;         /* end of the highest allocation ever */
     uint64_t freed_at;     /* the world's blocks_retired when memory was first freed, plus 1 */
+    uint64_t freed_own_at; /* the rank's */
+    bool stray;            /* exploring: a device call has touched what is not allocated */
     bool packed;           /* no gap lies before the last allocation */
     sim_allocation *table; /* sorted by offset */
     uint32_t count, room;
@@ -132,7 +136,8 @@ typedef enum sim_op_kind {
     SIM_OP_COPY_IN,
     SIM_OP_FILL,
     SIM_OP_RECORD,
-    SIM_OP_WAIT
+    SIM_OP_WAIT,
+    SIM_OP_COLL
 } sim_op_kind;
 
 typedef struct sim_host_event {
@@ -163,9 +168,9 @@ typedef struct sim_stream_op {
     const void *src;
     size_t bytes;
     sim_host_event *event;
-    uint64_t record;   /* RECORD, WAIT: which record of the event */
+    uint64_t record;   /* RECORD, WAIT: which record of the event; COLL: turn of the member */
     uint32_t released; /* exploring: the host's clock when it enqueued */
-    void *payload;     /* COPY_IN bytes or large args, ours */
+    void *payload;     /* COPY_IN bytes, large args, calls of a COLL, ours */
     _Alignas(16) uint8_t args[SIM_ARGS_INLINE];
 } sim_stream_op;
 
@@ -338,6 +343,7 @@ struct sim_comm {
     uint32_t resource_room;
     uint32_t lsa_size_max;
     uint32_t released;             /* exploring: clocks of those who joined */
+    struct sim_coll *coll;         /* native collectives, NULL: opened by nobody yet */
     struct sim_collective *agreed; /* exploring: [agreed_room] collective calls, by number */
     uint32_t agreed_count, agreed_room;
 };
@@ -418,6 +424,7 @@ struct sim_rank {
     uint64_t op_number;     /* operations begun */
     uint64_t next_fault_op; /* threshold from the fault plan */
     uint64_t launch_count;
+    uint64_t blocks_retired;
     uint32_t unwind_calls; /* calls made after death */
     uint64_t id_count;     /* unique ids made */
     sim_actor host;
@@ -466,11 +473,13 @@ struct sim_world {
     uint64_t blocks_retired;
     uint64_t local_ps_per_kib; /* time of one block to read or write 1024 bytes of its memory */
     uint8_t *arena_base;
-    uint64_t arena_bytes;
+    uint64_t arena_bytes;  /* of its ranks */
+    uint64_t arena_mapped; /* address space that there is */
     uint64_t rank_stride;
     uint32_t rank_shift; /* log2 of the stride */
     bool deadlocked;
     bool fault_struck; /* some fault of the plan has had its effect */
+    bool watched;      /* exploring: somebody wants to be told of events */
     uint32_t unwind_max;
     sim_conductor *conductor; /* ranks are processes, or NULL */
     sim_explore *explore;     /* NULL: the fair scheduler */
@@ -486,8 +495,10 @@ void sim_heap_skip_stale(sim_world *world);
 /* sim_engine.c: running and blocking */
 ist_status sim_world_loop(sim_world *world);
 void sim_actor_make_ready(sim_actor *actor);
-/* Runs an actor until it yields; retires a block that has ended. */
+/* Runs an actor, and those it hands over to, until one yields; retires a block that has ended. */
 void sim_actor_run(sim_world *world, sim_actor *actor);
+/* From the running actor straight to another that is ready. */
+void sim_actor_hand_over(sim_actor *actor, sim_actor *next);
 void sim_event_handle(sim_world *world, sim_event *event);
 /* Blocks the running actor until woken or `deadline_ps` (absolute; SIM_NEVER: none).
    Returns false when the deadline ended it. */
@@ -560,8 +571,7 @@ static inline sim_rank *sim_memory_owner(sim_world *world, const void *address)
     if (at >= world->arena_bytes) { /* also below the base: the difference wraps */
         return NULL;
     }
-    uint64_t index = at >> world->rank_shift;
-    return index < world->rank_count ? &world->ranks[index] : NULL;
+    return &world->ranks[at >> world->rank_shift];
 }
 
 /* sim_stream.c */
@@ -664,12 +674,19 @@ static inline uint64_t sim_add_sat(uint64_t a, uint64_t b)
     return a > SIM_NEVER - b ? SIM_NEVER : a + b;
 }
 
+/* sim_watch.c: tells the watcher. `name`: of a point; NULL: as the log knows it. */
+void sim_watch_event(sim_world *world, const ist_sim_event *event, const char *name);
+
 static inline void sim_event_log(sim_world *world, uint32_t kind, const sim_rank *rank,
                                  int32_t peer, uint32_t detail, uint64_t value)
 {
     world->fault_struck = world->fault_struck || kind == IST_SIM_FAULT;
-    sim_log_event(&world->log, world->now_ps, kind, rank != NULL ? (int32_t)rank->index : -1, peer,
-                  detail, value);
+    int32_t whose = rank != NULL ? (int32_t)rank->index : -1;
+    sim_log_event(&world->log, world->now_ps, kind, whose, peer, detail, value);
+    if (world->watched) {
+        sim_watch_event(world,
+                        &(ist_sim_event){world->now_ps, kind, whose, peer, detail, value}, NULL);
+    }
 }
 
 #endif

@@ -47,6 +47,7 @@ static void sim_block_agent(sim_launch *launch, ist_coop *coop)
     coop->actor.agent = number;
     agent->kernel = launch->kernel->name;
     agent->phase = "";
+    agent->label = 0;
     sim_agent_order(explore, sim_agent_stream(explore, launch->stream), number);
 }
 
@@ -126,6 +127,7 @@ void sim_actor_retire(sim_actor *actor)
     sim_world *world = actor->world;
     sim_block_unlink(coop);
     ++world->blocks_retired;
+    ++actor->rank->blocks_retired;
     if (world->explore != NULL && launch != NULL) {
         sim_explore *explore = world->explore;
         sim_agent_order(explore, actor->agent, sim_agent_stream(explore, launch->stream));

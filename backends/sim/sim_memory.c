@@ -65,7 +65,8 @@ ist_status sim_arena_open(sim_world *world)
     world->arena_base = arena.base;
     world->rank_stride = arena.stride;
     world->rank_shift = (uint32_t)__builtin_ctzll(arena.stride); /* strides are powers of two */
-    world->arena_bytes = arena.bytes;
+    world->arena_bytes = arena.stride * world->rank_count;
+    world->arena_mapped = arena.bytes;
     for (uint32_t i = 0; i < world->rank_count; ++i) {
         sim_memory *memory = &world->ranks[i].memory;
         memory->base = arena.base + (uint64_t)i * arena.stride;
@@ -83,11 +84,26 @@ static void sim_memory_reset(uint8_t *base, uint64_t offset, uint64_t bytes)
     }
 }
 
-/* What was freed is clean, unless a block was still running: it may have written there since, and
-   the next world would find it. */
-static void sim_memory_clean(const sim_world *world, const sim_memory *memory)
+/* Whether somebody may have written to what was freed, and cleared then: a block that ran on. Device
+   calls there are noticed while exploring; then only the rank's own blocks, which might write without
+   them, are in doubt. */
+static bool sim_memory_stray(const sim_world *world, const sim_rank *rank)
 {
-    if (memory->freed_at != 0 && memory->freed_at != world->blocks_retired + 1u) {
+    const sim_memory *memory = &rank->memory;
+    if (memory->freed_at == 0) {
+        return false;
+    }
+    if (world->explore != NULL && sim_shadow_is_complete(world->explore)) {
+        return memory->stray || memory->freed_own_at != rank->blocks_retired + 1u;
+    }
+    return memory->freed_at != world->blocks_retired + 1u;
+}
+
+/* What was freed is clean, unless the next world would find what was written there since. */
+static void sim_memory_clean(const sim_world *world, const sim_rank *rank)
+{
+    const sim_memory *memory = &rank->memory;
+    if (sim_memory_stray(world, rank)) {
         sim_memory_reset(memory->base, 0, memory->high);
         return;
     }
@@ -103,14 +119,13 @@ void sim_arena_close(sim_world *world)
         return;
     }
     for (uint32_t i = 0; i < world->rank_count; ++i) {
-        sim_memory *memory = &world->ranks[i].memory;
-        sim_memory_clean(world, memory);
-        ist_free(memory->table);
+        sim_memory_clean(world, &world->ranks[i]);
+        ist_free(world->ranks[i].memory.table);
     }
     if (sim_arena_kept.base != NULL) {
         (void)munmap(sim_arena_kept.base, sim_arena_kept.bytes);
     }
-    sim_arena_kept = (sim_arena){world->arena_base, world->rank_stride, world->arena_bytes};
+    sim_arena_kept = (sim_arena){world->arena_base, world->rank_stride, world->arena_mapped};
     world->arena_base = NULL;
 }
 
@@ -244,6 +259,7 @@ ist_status sim_memory_free(sim_rank *rank, void *mem)
     }
     if (memory->freed_at == 0) {
         memory->freed_at = rank->world->blocks_retired + 1u;
+        memory->freed_own_at = rank->blocks_retired + 1u;
     }
     memory->used -= rounded;
     if (index + 1 < memory->count) {

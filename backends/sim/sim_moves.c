@@ -107,8 +107,8 @@ void sim_move_remove(sim_explore *explore, const void *object)
             (void)sim_move_take(explore, i);
         }
     }
-    if (explore->next_actor == object) {
-        explore->next_actor = NULL;
+    if (explore->next.kind != SIM_MOVE_NONE && explore->next.object == object) {
+        explore->next.kind = SIM_MOVE_NONE;
     }
 }
 
@@ -137,15 +137,33 @@ static void sim_step_leave(sim_actor *actor)
     actor->state = SIM_RUNNING;
 }
 
-static void sim_step_switch(sim_explore *explore, sim_actor *actor, sim_actor *next)
+/* An actor is on: that counts as a move. */
+static void sim_move_begin(sim_explore *explore, const sim_move *move)
+{
+    ++explore->step;
+    explore->actor_id = move->id;
+}
+
+static void sim_step_switch(sim_explore *explore, sim_actor *actor, const sim_move *move)
 {
     ++explore->report.switches;
-    explore->next_actor = next;
     actor->state = SIM_READY;
     sim_move_add(explore, SIM_MOVE_ACTOR, actor);
     explore->moves[explore->move_count - 1u].made = UINT32_MAX; /* nobody had to wake it */
-    sim_fiber_yield(&actor->fiber);
-    actor->state = SIM_RUNNING;
+    sim_move_begin(explore, move);
+    sim_actor_hand_over(actor, move->object);
+}
+
+/* A choice that needs no look at the moves: who runs goes on. */
+static inline bool sim_step_easy(sim_explore *explore, const sim_actor *actor)
+{
+    uint64_t lag_max_ps = actor->is_host ? SIM_POLL_HOST_PS : SIM_POLL_BLOCK_PS;
+    if (explore->step > explore->step_max || actor->lag_ps > lag_max_ps || actor->rank->dead ||
+        explore->stopped || explore->move_count <= explore->quiet_count ||
+        (actor->is_host && (explore->desc.options & IST_EXPLORE_QUIET_HOSTS) != 0)) {
+        return false;
+    }
+    return sim_choose_easy(explore, actor);
 }
 
 void sim_explore_step(sim_actor *actor)
@@ -153,6 +171,9 @@ void sim_explore_step(sim_actor *actor)
     sim_explore *explore = actor->world->explore;
     ++explore->step;
     explore->actor_id = actor->move_id;
+    if (sim_step_easy(explore, actor)) {
+        return;
+    }
     if (explore->step > explore->step_max && !explore->stopped && !explore->closing) {
         sim_finding_deadlock(explore, IST_FINDING_LIVELOCK);
         explore->stopped = true;
@@ -177,7 +198,7 @@ void sim_explore_step(sim_actor *actor)
         }
         sim_move move = sim_move_take(explore, explore->quiet_count + pick - 1u);
         if (move.kind == SIM_MOVE_ACTOR) {
-            sim_step_switch(explore, actor, move.object);
+            sim_step_switch(explore, actor, &move);
             explore->actor_id = actor->move_id;
             return;
         }
@@ -246,31 +267,50 @@ void sim_explore_drain(sim_world *world)
     }
 }
 
+/* One of the moves, when nobody runs; there are some. False: the run is cut short. */
+static bool sim_move_choose(sim_explore *explore, sim_move *move)
+{
+    uint32_t pick = 0;
+    if (explore->quiet_count == 0 && !explore->closing) {
+        pick = sim_choose_move(explore, NULL);
+        if (pick == UINT32_MAX) {
+            explore->stopped = true;
+            return false;
+        }
+    }
+    *move = sim_move_take(explore, pick);
+    return true;
+}
+
+sim_actor *sim_explore_next(sim_world *world)
+{
+    sim_explore *explore = world->explore;
+    if (explore->stopped || explore->move_count == 0 || explore->next.kind != SIM_MOVE_NONE ||
+        !sim_move_choose(explore, &explore->next) || explore->next.kind != SIM_MOVE_ACTOR) {
+        return NULL;
+    }
+    sim_actor *next = explore->next.object;
+    sim_move_begin(explore, &explore->next);
+    explore->next.kind = SIM_MOVE_NONE;
+    return next;
+}
+
 bool sim_explore_advance(sim_world *world)
 {
     sim_explore *explore = world->explore;
     if (explore->stopped && !explore->closing) {
         sim_explore_end_world(world);
     }
-    sim_actor *next = explore->next_actor;
-    if (next != NULL) {
-        explore->next_actor = NULL;
-        sim_move_make(world,
-                      &(sim_move){.object = next, .kind = SIM_MOVE_ACTOR, .id = next->move_id});
-        return true;
-    }
-    if (explore->move_count == 0) {
-        return sim_explore_time(world);
-    }
-    uint32_t pick = 0;
-    if (explore->quiet_count == 0 && !explore->closing) {
-        pick = sim_choose_move(explore, NULL);
-        if (pick == UINT32_MAX) {
-            explore->stopped = true;
+    sim_move move = explore->next;
+    explore->next.kind = SIM_MOVE_NONE;
+    if (move.kind == SIM_MOVE_NONE) {
+        if (explore->move_count == 0) {
+            return sim_explore_time(world);
+        }
+        if (!sim_move_choose(explore, &move)) {
             return true;
         }
     }
-    sim_move move = sim_move_take(explore, pick);
     sim_move_make(world, &move);
     return true;
 }

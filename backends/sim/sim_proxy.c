@@ -129,6 +129,34 @@ static ist_status sim_serve_launch(sim_request *request)
                           request->in + SIM_WIRE_KERNEL_NAME_MAX, n[2]);
 }
 
+static ist_status sim_serve_coll_enqueue(sim_request *request)
+{
+    const ist_backend_coll *calls = (const ist_backend_coll *)(const void *)request->in;
+    return sim_ops.coll_enqueue(request->rank, calls, (uint32_t)request->message.n[0]);
+}
+
+/* The record of a failure is no failure of the request. */
+static ist_status sim_serve_coll_status(sim_request *request)
+{
+    ist_error why = {.size = sizeof(why)};
+    ist_status status = sim_ops.coll_status(request->rank, request->message.n[0], &why);
+    if (status < 0 && why.status == IST_OK) {
+        return status;
+    }
+    IST_RETURN_IF_ERROR(sim_reserve(request, sizeof(why)));
+    memcpy(request->out, &why, sizeof(why));
+    return IST_OK;
+}
+
+static ist_status sim_serve_coll_info(sim_request *request)
+{
+    ist_backend_coll_info info;
+    IST_RETURN_IF_ERROR(sim_ops.coll_info(request->rank, &info));
+    request->message.n[0] = info.library_version;
+    request->message.n[1] = info.all_to_all_native;
+    return IST_OK;
+}
+
 static ist_status sim_serve_mem_query(sim_request *request)
 {
     uint32_t flags = 0;
@@ -208,6 +236,13 @@ static ist_status sim_serve(sim_request *request)
     case SIM_WIRE_devcomm_open: return sim_serve_devcomm_open(request);
     case SIM_WIRE_devcomm_close: return sim_ops.devcomm_close(rank, n[0], sim_unpack(n[1]));
     case SIM_WIRE_launch: return sim_serve_launch(request);
+    case SIM_WIRE_coll_info: return sim_serve_coll_info(request);
+    case SIM_WIRE_coll_open: return sim_ops.coll_open(rank, n[0], n[1]);
+    case SIM_WIRE_coll_close: return sim_ops.coll_close(rank, n[0]);
+    case SIM_WIRE_coll_enqueue: return sim_serve_coll_enqueue(request);
+    case SIM_WIRE_coll_status: return sim_serve_coll_status(request);
+    case SIM_WIRE_coll_estimate:
+        return sim_ops.coll_estimate(rank, (const ist_backend_coll *)(const void *)in, &n[0]);
     case SIM_WIRE_HELLO:
     case SIM_WIRE_END: break;
     }

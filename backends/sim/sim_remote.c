@@ -241,6 +241,46 @@ static ist_status remote_launch(void *self, uint64_t stream, const ist_kernel *k
     return status;
 }
 
+/* Texts are this process's own: those of the conductor are elsewhere. */
+static ist_status remote_coll_info(void *self, ist_backend_coll_info *info)
+{
+    sim_message message = {.n = {0}};
+    IST_RETURN_IF_ERROR(sim_remote_call(self, SIM_WIRE_coll_info, &message, NULL));
+    *info = (ist_backend_coll_info){.library_version = (uint32_t)message.n[0],
+                                    .all_to_all_native = (uint32_t)message.n[1],
+                                    .library = "simulator"};
+    return IST_OK;
+}
+
+SIM_REMOTE_NUMBERS(coll_open, (void *self, uint64_t comm, uint64_t deadline_ns), comm, deadline_ns)
+SIM_REMOTE_NUMBERS(coll_close, (void *self, uint64_t comm), comm)
+
+static ist_status remote_coll_enqueue(void *self, const ist_backend_coll *calls, uint32_t count)
+{
+    sim_message message = {.n = {count}};
+    sim_call_bytes bytes = {calls, count * sizeof(*calls), NULL, 0};
+    return sim_remote_call(self, SIM_WIRE_coll_enqueue, &message, &bytes);
+}
+
+static ist_status remote_coll_status(void *self, uint64_t comm, ist_error *why)
+{
+    ist_error record;
+    sim_message message = {.n = {comm}};
+    sim_call_bytes bytes = {NULL, 0, &record, sizeof(record)};
+    IST_RETURN_IF_ERROR(sim_remote_call(self, SIM_WIRE_coll_status, &message, &bytes));
+    *why = record;
+    return record.status;
+}
+
+static ist_status remote_coll_estimate(void *self, const ist_backend_coll *call, uint64_t *time_ps)
+{
+    sim_message message = {.n = {0}};
+    sim_call_bytes bytes = {call, sizeof(*call), NULL, 0};
+    IST_RETURN_IF_ERROR(sim_remote_call(self, SIM_WIRE_coll_estimate, &message, &bytes));
+    *time_ps = message.n[0];
+    return IST_OK;
+}
+
 const ist_backend_ops sim_remote_ops = {.size = sizeof(sim_remote_ops),
                                         .abi = IST_BACKEND_ABI,
 #define X(op, params, args, need) .op = remote_##op,

@@ -14,6 +14,7 @@
     (IST_DETECTOR(IST_FINDING_RACE) | IST_DETECTOR(IST_FINDING_REUSED) |                           \
      IST_DETECTOR(IST_FINDING_UNWRITTEN) | IST_DETECTOR(IST_FINDING_OUTSIDE) |                     \
      IST_DETECTOR(IST_FINDING_FOREIGN))
+#define SIM_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define SIM_PAGE_BYTES (1u << SIM_SHADOW_PAGE_LOG2)
 
 /* ---- pages ----------------------------------------------------------------------------------- */
@@ -21,7 +22,7 @@
 static sim_shadow_page *sim_page_new(sim_explore *explore)
 {
     if (explore->page_count == explore->page_room) {
-        uint32_t room = explore->page_room == 0 ? 256u : explore->page_room * 2u;
+        uint32_t room = explore->page_room == 0 ? 64u : explore->page_room * 2u;
         sim_shadow_page **pages = ist_alloc(room, sizeof(*pages));
         if (pages == NULL) {
             return NULL;
@@ -39,10 +40,12 @@ static sim_shadow_page *sim_page_new(sim_explore *explore)
             return NULL;
         }
         ++explore->page_high;
-    } else {
-        memset(explore->pages[explore->page_count], 0, sizeof(sim_shadow_page));
     }
-    return explore->pages[explore->page_count++];
+    sim_shadow_page *page = explore->pages[explore->page_count++];
+    memset(page, 0, offsetof(sim_shadow_page, cells));
+    page->starts[0] = 1;
+    page->cells[0] = (sim_cell){0, 0};
+    return page;
 }
 
 static bool sim_shadow_room(sim_shadow *shadow, uint32_t page)
@@ -50,7 +53,7 @@ static bool sim_shadow_room(sim_shadow *shadow, uint32_t page)
     if (page < shadow->room) {
         return true;
     }
-    uint32_t room = shadow->room == 0 ? 256u : shadow->room;
+    uint32_t room = shadow->room == 0 ? 64u : shadow->room;
     while (room <= page) {
         room *= 2u;
     }
@@ -90,6 +93,15 @@ static inline sim_shadow_page *sim_shadow_page_of(sim_explore *explore, uint32_t
                : sim_shadow_page_make(explore, rank, page);
 }
 
+sim_shadow_page *sim_shadow_page_at(sim_explore *explore, const void *address)
+{
+    const sim_rank *owner = sim_memory_owner(explore->world, address);
+    return owner != NULL
+               ? sim_shadow_page_of(explore, owner->index,
+                                    (uint64_t)((const uint8_t *)address - owner->memory.base))
+               : NULL;
+}
+
 void sim_shadow_begin(sim_explore *explore)
 {
     for (uint32_t i = 0; i < explore->shadow_room; ++i) {
@@ -102,36 +114,82 @@ void sim_shadow_begin(sim_explore *explore)
     explore->page_count = 0;
     explore->reader_count = 0;
     explore->ring_count = 0;
+    explore->label_count = 1;
 }
 
-/* Allocations begin and end at pages. */
+/* Allocations begin and end at pages. What was known of their words goes with them. */
 void sim_shadow_freed(sim_rank *rank, uint64_t offset, uint64_t bytes)
 {
     sim_explore *explore = rank->world->explore;
     sim_shadow *shadow = &explore->shadows[rank->index];
     sim_touch(explore, rank->memory.base + offset, bytes, true);
-    uint64_t end = (offset + bytes + SIM_PAGE_BYTES - 1u) >> SIM_SHADOW_PAGE_LOG2;
-    bool words = false;
+    uint64_t end = (offset + bytes) >> SIM_SHADOW_PAGE_LOG2;
     for (uint64_t page = offset >> SIM_SHADOW_PAGE_LOG2; page < end && page < shadow->high;
          ++page) {
-        words = words || (shadow->pages[page] != NULL && shadow->pages[page]->words);
         shadow->pages[page] = NULL;
-    }
-    if (words) {
-        sim_words_forget(explore, rank->memory.base + offset, bytes);
     }
 }
 
-void sim_shadow_has_word(sim_explore *explore, const void *address)
+/* ---- runs of cells ----------------------------------------------------------------------------- */
+
+static inline bool sim_run_starts(const sim_shadow_page *page, uint32_t cell)
 {
-    const sim_rank *owner = sim_memory_owner(explore->world, address);
-    if (owner == NULL) {
-        return;
+    return (page->starts[cell / 64u] >> (cell % 64u) & 1u) != 0;
+}
+
+static inline void sim_run_mark(sim_shadow_page *page, uint32_t cell)
+{
+    page->starts[cell / 64u] |= UINT64_C(1) << (cell % 64u);
+}
+
+/* Lets a run begin at a cell in the middle of one. */
+static void sim_run_cut(sim_shadow_page *page, uint32_t cell)
+{
+    uint32_t group = cell / 64u;
+    uint64_t before = page->starts[group] & ((UINT64_C(1) << (cell % 64u)) - 1u);
+    while (before == 0) { /* cell 0 begins one */
+        before = page->starts[--group];
     }
-    uint64_t offset = (uint64_t)((const uint8_t *)address - owner->memory.base);
-    sim_shadow_page *page = sim_shadow_page_of(explore, owner->index, offset);
-    if (page != NULL) {
-        page->words = true;
+    page->cells[cell] = page->cells[group * 64u + 63u - (uint32_t)__builtin_clzll(before)];
+    sim_run_mark(page, cell);
+}
+
+/* Lets runs begin at `first` and behind `end` - 1; returns where the first one ends, at most `end`. */
+static inline uint32_t sim_run_between(sim_shadow_page *page, uint32_t first, uint32_t end)
+{
+    if (!sim_run_starts(page, first)) {
+        sim_run_cut(page, first);
+    }
+    uint32_t group = (first + 1u) / 64u;
+    uint64_t behind = UINT64_MAX << ((first + 1u) % 64u);
+    for (; group * 64u < end; ++group) {
+        behind &= page->starts[group];
+        if (behind != 0) {
+            uint32_t next = group * 64u + (uint32_t)__builtin_ctzll(behind);
+            if (next <= end) {
+                return next;
+            }
+            break;
+        }
+        behind = UINT64_MAX;
+    }
+    if (end < SIM_SHADOW_CELLS && !sim_run_starts(page, end)) { /* it reaches beyond */
+        page->cells[end] = page->cells[first];
+        sim_run_mark(page, end);
+    }
+    return end;
+}
+
+/* Cells first … end-1 are one run from now on, which the first begins. */
+static void sim_run_join(sim_shadow_page *page, uint32_t first, uint32_t end)
+{
+    for (uint32_t at = first + 1u; at < end;) {
+        uint32_t group = at / 64u;
+        uint32_t stop = end - group * 64u < 64u ? end - group * 64u : 64u;
+        uint64_t keep = (UINT64_C(1) << (at % 64u)) - 1u;
+        keep |= stop == 64u ? 0 : ~UINT64_C(0) << stop;
+        page->starts[group] &= keep;
+        at = (group + 1u) * 64u;
     }
 }
 
@@ -139,7 +197,7 @@ static bool sim_agent_own(const sim_agent *agent, sim_epoch epoch)
 {
     uint32_t number = sim_epoch_agent(epoch);
     return number == agent->number ||
-           (agent->kind == SIM_AGENT_BLOCK && number == agent->number + 1u);
+           (number == agent->number + 1u && agent->kind == SIM_AGENT_BLOCK);
 }
 
 /* ---- readers --------------------------------------------------------------------------------- */
@@ -293,66 +351,64 @@ static void sim_cell_write(const sim_check *check, sim_cell *cell, sim_epoch epo
     cell->read = 0;
 }
 
-/* Most rows were touched as a whole before: equal cells are judged once and filled. */
-static uint64_t sim_equal_run(const sim_cell *cells, uint64_t count)
+/* What needs no judging: all that was done to the cell before is known. True: done. */
+static inline bool sim_cell_quick(const sim_agent *agent, sim_cell *cell, sim_epoch epoch,
+                                  bool write)
 {
-    if (count == 1) {
-        return 1;
+    sim_epoch reader = cell->read;
+    if (!(sim_agent_knows(agent, cell->write) || sim_agent_own(agent, cell->write)) ||
+        (!write && cell->write == 0) || sim_reads_shared(reader) ||
+        !(sim_agent_knows(agent, reader) || sim_agent_own(agent, reader))) {
+        return false;
     }
-    if (count > 2 && memcmp(cells, cells + 1, (count - 1u) * sizeof(*cells)) == 0) {
-        return count;
-    }
-    uint64_t run = 1;
-    while (run < count && cells[run].write == cells[0].write && cells[run].read == cells[0].read) {
-        ++run;
-    }
-    return run;
+    *cell = write ? (sim_cell){epoch, 0} : (sim_cell){cell->write, epoch};
+    return true;
 }
 
-static void sim_cells_fill(sim_cell *cells, uint64_t count)
+static void sim_cell_judge(const sim_check *check, sim_cell *cell, sim_epoch epoch)
 {
-    const sim_cell first = cells[0];
-    uint64_t i = 1;
-    for (; i + 4u <= count; i += 4u) {
-        cells[i] = first;
-        cells[i + 1u] = first;
-        cells[i + 2u] = first;
-        cells[i + 3u] = first;
-    }
-    for (; i < count; ++i) {
-        cells[i] = first;
-    }
-}
-
-static void sim_cells_judge(sim_check *check, sim_cell *cells, uint64_t count, sim_epoch epoch)
-{
-    while (count > 0 && !check->explore->stopped) {
-        bool same = check->access->write ? cells->write == epoch && cells->read == 0
-                                         : cells->read == epoch && cells->write != 0;
-        uint64_t run = sim_equal_run(cells, count);
-        if (!same) {
-            if (check->access->write) {
-                sim_cell_write(check, cells, epoch);
-            } else {
-                sim_cell_read(check, cells, epoch);
-            }
-            sim_cells_fill(cells, run);
+    if (check->access->write) {
+        if (cell->write != epoch || cell->read != 0) {
+            sim_cell_write(check, cell, epoch);
         }
-        cells += run;
-        count -= run;
-        check->address += 4u * run;
+    } else if (cell->read != epoch || cell->write == 0) {
+        sim_cell_read(check, cell, epoch);
     }
+}
+
+/* Cells first … end-1 of a page, of which those before `next` are one run. */
+static void sim_cells_judge(sim_check *check, sim_shadow_page *page, uint32_t first, uint32_t next,
+                            uint32_t end, sim_epoch epoch)
+{
+    uint64_t address = check->address;
+    uint32_t at = first;
+    for (;;) {
+        if (!sim_cell_quick(check->agent, &page->cells[at], epoch, check->access->write)) {
+            check->address = address + 4u * (at - first);
+            sim_cell_judge(check, &page->cells[at], epoch);
+        }
+        if (next == end || check->explore->stopped) {
+            break;
+        }
+        at = next;
+        next = sim_run_between(page, at, end);
+    }
+    if (check->access->write && at != first && !check->explore->stopped) {
+        sim_run_join(page, first, end);
+    }
+    check->address = address + 4u * (end - first);
 }
 
 /* ---- access ---------------------------------------------------------------------------------- */
 
-/* Looks up what a page may be used for. False: it is in no allocation. */
-static bool sim_page_look_up(const sim_explore *explore, sim_rank *owner, uint64_t offset,
+/* Looks up what a page may be used for: nothing, where it is in no allocation. */
+static void sim_page_look_up(const sim_explore *explore, sim_rank *owner, uint64_t offset,
                              sim_shadow_page *page)
 {
     const sim_allocation *allocation = sim_memory_find(owner, owner->memory.base + offset, 1);
     if (allocation == NULL) {
-        return false;
+        page->begin = page->end = page->shared_begin = page->shared_end = 0;
+        return;
     }
     bool shared = allocation->windows > 0 || allocation->resource;
     page->checked = explore->windows_serial;
@@ -362,7 +418,6 @@ static bool sim_page_look_up(const sim_explore *explore, sim_rank *owner, uint64
     page->end = allocation->offset + allocation->bytes;
     page->shared_begin = allocation->offset + allocation->shared_begin;
     page->shared_end = shared ? allocation->offset + allocation->shared_end : 0;
-    return true;
 }
 
 /* The agent may not be where it is: why? */
@@ -392,8 +447,9 @@ static void sim_shadow_edge(const sim_check *check, uint32_t rank, uint64_t offs
 {
     sim_shadow_page *page = sim_shadow_page_of(check->explore, rank, offset);
     if (page != NULL && check->access->write) {
-        sim_cell *cell = &page->cells[(offset & (SIM_PAGE_BYTES - 1u)) / 4u];
-        cell->write = cell->write == 0 ? epoch : cell->write;
+        uint32_t cell = (uint32_t)(offset & (SIM_PAGE_BYTES - 1u)) / 4u;
+        (void)sim_run_between(page, cell, cell + 1u);
+        page->cells[cell].write = page->cells[cell].write == 0 ? epoch : page->cells[cell].write;
     }
 }
 
@@ -417,59 +473,125 @@ static void sim_shadow_range(sim_check *check, uint32_t rank, uint64_t offset, u
         if (page == NULL) {
             return;
         }
-        sim_cells_judge(check, &page->cells[inside / 4u], part / 4u, epoch);
+        uint32_t first = (uint32_t)inside / 4u, last = (uint32_t)(inside + part) / 4u;
+        sim_cells_judge(check, page, first, sim_run_between(page, first, last), last, epoch);
         offset += part;
     }
 }
 
-void sim_shadow_access(sim_explore *explore, uint32_t number, const void *address, uint64_t bytes,
-                       bool write, sim_class class, const char *call)
+static uint32_t sim_label_new(sim_explore *explore, sim_agent *agent)
 {
+    if (explore->label_count >= explore->label_room) {
+        uint32_t room = explore->label_room == 0 ? 256u : explore->label_room * 2u;
+        sim_label *labels = ist_alloc(room, sizeof(*labels));
+        if (labels == NULL) {
+            return 0; /* reports will say less */
+        }
+        if (explore->label_room > 0) {
+            memcpy(labels, explore->labels, explore->label_count * sizeof(*labels));
+        }
+        ist_free(explore->labels);
+        explore->labels = labels;
+        explore->label_room = room;
+    }
+    explore->labels[explore->label_count] = (sim_label){agent->kernel, agent->phase};
+    return explore->label_count++;
+}
+
+static sim_access *sim_access_note(sim_explore *explore, sim_agent *agent, uint64_t address,
+                                   uint64_t bytes, bool write, sim_epoch epoch, const char *call)
+{
+    if (agent->label == 0) {
+        agent->label = sim_label_new(explore, agent);
+    }
+    sim_access *access = &explore->ring[explore->ring_count++ % SIM_ACCESS_RING];
+    access->address = address;
+    access->bytes = bytes;
+    access->call = call;
+    access->epoch = epoch;
+    access->step = explore->step;
+    access->label = agent->label;
+    access->write = write;
+    return access;
+}
+
+/* Bytes that are not one run, or a run with a history. */
+static __attribute__((noinline)) void sim_shadow_judge(sim_explore *explore, const sim_agent *agent,
+                                                       const sim_access *access,
+                                                       const sim_shadow_page *page, sim_rank *owner)
+{
+    sim_check check = {explore, agent, access, access->address & ~UINT64_C(3), page};
+    uint64_t offset = access->address - (uint64_t)(uintptr_t)owner->memory.base;
+    sim_shadow_range(&check, owner->index, offset, offset + access->bytes, access->epoch);
+}
+
+static __attribute__((noinline)) void sim_shadow_refuse(sim_explore *explore,
+                                                        const sim_agent *agent,
+                                                        const sim_access *access,
+                                                        const sim_shadow_page *page,
+                                                        sim_rank *owner)
+{
+    sim_check check = {explore, agent, access, access->address & ~UINT64_C(3), page};
+    owner->memory.stray = true;
+    sim_range_refuse(&check, owner);
+}
+
+/* Whether accesses are not looked at: one branch. */
+static inline bool sim_shadow_is_blind(const sim_explore *explore)
+{
+    return ((uint32_t)((explore->desc.detectors_off & SIM_SHADOWED) == SIM_SHADOWED) |
+            (uint32_t)explore->closing | (uint32_t)explore->stopped) != 0;
+}
+
+bool sim_shadow_is_complete(const sim_explore *explore)
+{
+    return !sim_shadow_is_blind(explore);
+}
+
+sim_shadow_page *sim_shadow_access(sim_explore *explore, uint32_t number, const void *address,
+                                   uint64_t bytes, bool write, sim_class class, const char *call)
+{
+    sim_rank *owner = sim_memory_owner(explore->world, address);
+    if (owner == NULL) {
+        return NULL;
+    }
+    sim_touch(explore, address, bytes, write);
+    uint64_t offset = (uint64_t)((const uint8_t *)address - owner->memory.base);
+    sim_shadow_page *page = sim_shadow_page_of(explore, owner->index, offset);
+    if (SIM_UNLIKELY(page == NULL)) {
+        owner->memory.stray = true; /* nobody can tell */
+        return NULL;
+    }
+    if (SIM_UNLIKELY(bytes == 0 || sim_shadow_is_blind(explore))) {
+        return page;
+    }
     sim_agent *agent = &explore->agents[number];
-    sim_world *world = explore->world;
-    sim_rank *owner = sim_memory_owner(world, address);
-    if (owner != NULL) {
-        sim_touch(explore, address, bytes, write);
-    }
-    if (owner == NULL || bytes == 0 ||
-        (explore->desc.detectors_off & SIM_SHADOWED) == SIM_SHADOWED || explore->closing ||
-        explore->stopped) {
-        return;
-    }
     sim_epoch epoch = sim_epoch_of(number, agent->clock[number], class);
     if (class == SIM_WEAK && agent->kind == SIM_AGENT_BLOCK) {
         agent->rows = true;
         epoch = sim_epoch_of(number + 1u, agent->row_clock, class);
     }
-    sim_access *access = &explore->ring[explore->ring_count++ % SIM_ACCESS_RING];
-    *access = (sim_access){.address = (uint64_t)(uintptr_t)address,
-                           .bytes = bytes,
-                           .epoch = epoch,
-                           .step = explore->step,
-                           .call = call,
-                           .kernel = agent->kernel,
-                           .phase = agent->phase,
-                           .write = write ? 1u : 0u,
-                           .reserved = 0};
-    uint64_t offset = access->address - (uint64_t)(uintptr_t)owner->memory.base;
-    uint64_t end = offset + bytes;
-    sim_shadow_page *page = sim_shadow_page_of(explore, owner->index, offset);
-    if (page == NULL) {
-        return;
+    const sim_access *access =
+        sim_access_note(explore, agent, (uint64_t)(uintptr_t)address, bytes, write, epoch, call);
+    if (SIM_UNLIKELY(page->checked != explore->windows_serial)) {
+        sim_page_look_up(explore, owner, offset, page);
     }
-    sim_check check = {explore, agent, access, access->address & ~UINT64_C(3), page};
-    bool known =
-        page->checked == explore->windows_serial || sim_page_look_up(explore, owner, offset, page);
     bool own = owner == agent->rank && agent->kind != SIM_AGENT_NETWORK;
-    if (!known || offset < page->begin || end > page->end ||
-        (!own && (offset < page->shared_begin || end > page->shared_end))) {
-        sim_range_refuse(&check, owner);
-        return;
+    uint64_t begin = own ? page->begin : page->shared_begin;
+    uint64_t end = own ? page->end : page->shared_end;
+    if (SIM_UNLIKELY(offset < begin || offset + bytes > end)) {
+        sim_shadow_refuse(explore, agent, access, page, owner);
+        return page;
     }
     uint64_t inside = offset & (SIM_PAGE_BYTES - 1u);
-    if ((offset & 3u) == 0 && (bytes & 3u) == 0 && inside + bytes <= SIM_PAGE_BYTES) {
-        sim_cells_judge(&check, &page->cells[inside / 4u], bytes / 4u, epoch);
-        return;
+    if (SIM_UNLIKELY(((offset | bytes) & 3u) != 0 || inside + bytes > SIM_PAGE_BYTES)) {
+        sim_shadow_judge(explore, agent, access, page, owner);
+        return page;
     }
-    sim_shadow_range(&check, owner->index, offset, end, epoch);
+    uint32_t cell = (uint32_t)inside / 4u, behind = (uint32_t)(inside + bytes) / 4u;
+    if (sim_run_between(page, cell, behind) != behind ||
+        !sim_cell_quick(agent, &page->cells[cell], epoch, write)) {
+        sim_shadow_judge(explore, agent, access, page, owner);
+    }
+    return page;
 }

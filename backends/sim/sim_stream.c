@@ -3,6 +3,7 @@
  * Streams and events: queues of device work. The head of a stream starts when the host has reached
  * the call that enqueued it, what it waits for has happened, and the one before has ended.
  */
+#include "sim_coll.h"
 #include "sim_explore.h"
 
 #include <string.h>
@@ -242,6 +243,10 @@ void sim_stream_start(sim_stream *stream)
     case SIM_OP_COPY:
     case SIM_OP_COPY_IN:
     case SIM_OP_FILL: sim_copy_start(stream, op); break;
+    case SIM_OP_COLL:
+        stream->busy = true;
+        sim_coll_start(stream, op);
+        break;
     case SIM_OP_RECORD: sim_event_reached(stream, op); break;
     case SIM_OP_WAIT: sim_event_await(stream, op); break;
     }
@@ -252,6 +257,13 @@ ist_status sim_stream_push(sim_stream *stream, sim_stream_op *op)
     sim_world *world = stream->rank->world;
     if (stream->capture != NULL) {
         return sim_graph_capture(stream, op);
+    }
+    if (op->kind == SIM_OP_COLL) {
+        ist_status status = sim_coll_push(op);
+        if (status != IST_OK) {
+            sim_op_free(world, op);
+            return status;
+        }
     }
     op->next = NULL;
     op->not_before_ps = sim_actor_now_ps(&stream->rank->host);

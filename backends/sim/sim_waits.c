@@ -225,7 +225,8 @@ bool sim_waits_stuck(sim_explore *explore)
     }
     for (uint32_t i = 0; i < world->heap_count; ++i) {
         const sim_event *event = &world->heap[i];
-        if (event->type != SIM_EV_DEADLINE && event->type != SIM_EV_EXCHANGE) {
+        if (event->type != SIM_EV_DEADLINE && event->type != SIM_EV_EXCHANGE &&
+            event->type != SIM_EV_COLL_TIMER) {
             return false;
         }
     }

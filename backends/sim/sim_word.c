@@ -11,63 +11,140 @@
 
 #include <string.h>
 
-#define SIM_WORDS_FIRST 1024u
+#define SIM_WORDS_FIRST 256u
+#define SIM_KEYS_FIRST 256u
 /* A load that polls gets the newest store after so many older ones. */
 #define SIM_STALE_IN_ROW 2u
+/* No index of a word. */
+#define SIM_NO_WORD UINT32_MAX
 
-/* ---- table ----------------------------------------------------------------------------------- */
-
-static sim_word *sim_word_slot(sim_word *words, uint32_t room, uint32_t generation,
-                               uint64_t address)
-{
-    uint32_t at = (uint32_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1u);
-    while (words[at].generation == generation && words[at].address != address) {
-        at = (at + 1u) & (room - 1u);
-    }
-    return &words[at];
-}
-
-static bool sim_words_grow(sim_explore *explore)
-{
-    uint32_t room = explore->word_room == 0 ? SIM_WORDS_FIRST : explore->word_room * 2u;
-    sim_word *words = ist_alloc(room, sizeof(*words));
-    uint64_t *list = ist_alloc(room, sizeof(*list));
-    if (words == NULL || list == NULL) {
-        ist_free(words);
-        ist_free(list);
-        return false;
-    }
-    if (explore->word_count > 0) {
-        memcpy(list, explore->word_list, explore->word_count * sizeof(*list));
-    }
-    ist_free(explore->word_list);
-    explore->word_list = list;
-    for (uint32_t i = 0; i < explore->word_room; ++i) {
-        const sim_word *old = &explore->words[i];
-        if (old->generation == explore->generation) {
-            *sim_word_slot(words, room, explore->generation, old->address) = *old;
-        }
-    }
-    ist_free(explore->words);
-    explore->words = words;
-    explore->word_room = room;
-    return true;
-}
+/* ---- where words are ------------------------------------------------------------------------- */
 
 void sim_words_begin(sim_explore *explore)
 {
     explore->word_count = 0;
+    explore->key_count = 0;
     ++explore->generation;
 }
 
-static sim_word *sim_word_find(sim_explore *explore, const void *address)
+static uint32_t sim_word_new(sim_explore *explore)
 {
-    if (explore->word_count == 0) {
-        return NULL;
+    if (explore->word_count == explore->word_room) {
+        uint32_t room = explore->word_room == 0 ? SIM_WORDS_FIRST : explore->word_room * 2u;
+        sim_word *words = ist_alloc(room, sizeof(*words));
+        if (words == NULL) {
+            return SIM_NO_WORD;
+        }
+        if (explore->word_count > 0) {
+            memcpy(words, explore->words, explore->word_count * sizeof(*words));
+        }
+        ist_free(explore->words);
+        explore->words = words;
+        explore->word_room = room;
     }
-    sim_word *word = sim_word_slot(explore->words, explore->word_room, explore->generation,
-                                   (uint64_t)(uintptr_t)address);
-    return word->generation == explore->generation && word->width != 0 ? word : NULL;
+    explore->words[explore->word_count].width = 0;
+    return explore->word_count++;
+}
+
+static sim_word_key *sim_key_slot(sim_word_key *keys, uint32_t room, uint32_t generation,
+                                  uint64_t address)
+{
+    uint32_t at = (uint32_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1u);
+    while (keys[at].generation == generation && keys[at].address != address) {
+        at = (at + 1u) & (room - 1u);
+    }
+    return &keys[at];
+}
+
+static bool sim_keys_grow(sim_explore *explore)
+{
+    uint32_t room = explore->key_room == 0 ? SIM_KEYS_FIRST : explore->key_room * 2u;
+    sim_word_key *keys = ist_alloc(room, sizeof(*keys));
+    if (keys == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < explore->key_room; ++i) {
+        const sim_word_key *old = &explore->keys[i];
+        if (old->generation == explore->generation) {
+            *sim_key_slot(keys, room, explore->generation, old->address) = *old;
+        }
+    }
+    ist_free(explore->keys);
+    explore->keys = keys;
+    explore->key_room = room;
+    return true;
+}
+
+/* The word's index by its address, where that is not device memory. */
+static uint32_t sim_key_find(const sim_explore *explore, const void *address)
+{
+    if (explore->key_count == 0) {
+        return SIM_NO_WORD;
+    }
+    const sim_word_key *key = sim_key_slot(explore->keys, explore->key_room, explore->generation,
+                                           (uint64_t)(uintptr_t)address);
+    return key->generation == explore->generation ? key->word : SIM_NO_WORD;
+}
+
+static uint32_t sim_key_entry(sim_explore *explore, const void *address)
+{
+    if (explore->key_count + explore->key_count / 2u >= explore->key_room &&
+        !sim_keys_grow(explore)) {
+        return SIM_NO_WORD;
+    }
+    sim_word_key *key = sim_key_slot(explore->keys, explore->key_room, explore->generation,
+                                     (uint64_t)(uintptr_t)address);
+    if (key->generation != explore->generation) {
+        uint32_t made = sim_word_new(explore);
+        if (made == SIM_NO_WORD) {
+            return made;
+        }
+        *key = (sim_word_key){(uint64_t)(uintptr_t)address, explore->generation, made};
+        ++explore->key_count;
+    }
+    return key->word;
+}
+
+static inline uint32_t sim_word_cell(const void *address)
+{
+    return (uint32_t)((uintptr_t)address & ((1u << SIM_SHADOW_PAGE_LOG2) - 1u)) / 4u;
+}
+
+static inline bool sim_word_on_page(const sim_shadow_page *page, uint32_t cell)
+{
+    return (page->worded[cell / 64u] >> (cell % 64u) & 1u) != 0;
+}
+
+/* The word that is known at an address, or NULL; `page`: its page, NULL where there is none. */
+static sim_word *sim_word_find(sim_explore *explore, const sim_shadow_page *page,
+                               const void *address)
+{
+    uint32_t found = SIM_NO_WORD;
+    uint32_t cell = sim_word_cell(address);
+    if (page == NULL) {
+        found = sim_key_find(explore, address);
+    } else if (sim_word_on_page(page, cell)) {
+        found = page->words[cell];
+    }
+    return found != SIM_NO_WORD && explore->words[found].width != 0 ? &explore->words[found] : NULL;
+}
+
+static sim_word *sim_word_entry(sim_explore *explore, sim_shadow_page *page, const void *address)
+{
+    uint32_t found = SIM_NO_WORD;
+    uint32_t cell = sim_word_cell(address);
+    if (page == NULL) {
+        found = sim_key_entry(explore, address);
+    } else if (sim_word_on_page(page, cell)) {
+        found = page->words[cell];
+    } else {
+        found = sim_word_new(explore);
+        if (found != SIM_NO_WORD) {
+            page->worded[cell / 64u] |= UINT64_C(1) << (cell % 64u);
+            page->words[cell] = found;
+        }
+    }
+    return found != SIM_NO_WORD ? &explore->words[found] : NULL;
 }
 
 static uint64_t sim_word_now(const void *word, uint32_t width)
@@ -84,28 +161,11 @@ static void sim_word_push(sim_word *word, uint64_t value, sim_epoch epoch, uint3
     word->stores[word->next++ % SIM_STORES_KEPT] = (sim_store_seen){value, epoch, {device, system}};
 }
 
-static sim_word *sim_word_entry(sim_explore *explore, const void *address)
-{
-    if (explore->word_count + explore->word_count / 2u >= explore->word_room &&
-        !sim_words_grow(explore)) {
-        return NULL;
-    }
-    sim_word *word = sim_word_slot(explore->words, explore->word_room, explore->generation,
-                                   (uint64_t)(uintptr_t)address);
-    if (word->generation != explore->generation) {
-        explore->word_list[explore->word_count++] = (uint64_t)(uintptr_t)address;
-        word->address = (uint64_t)(uintptr_t)address;
-        word->generation = explore->generation;
-        word->width = 0;
-        sim_shadow_has_word(explore, address);
-    }
-    return word;
-}
-
 /* The word's entry; a new one begins with the value that memory holds, which all know. */
-static sim_word *sim_word_make(sim_explore *explore, const void *address, uint32_t width)
+static sim_word *sim_word_make(sim_explore *explore, sim_shadow_page *page, const void *address,
+                               uint32_t width)
 {
-    sim_word *word = sim_word_entry(explore, address);
+    sim_word *word = sim_word_entry(explore, page, address);
     if (word == NULL) {
         return NULL;
     }
@@ -121,18 +181,6 @@ static sim_word *sim_word_make(sim_explore *explore, const void *address, uint32
                       0);
     }
     return word;
-}
-
-void sim_words_forget(sim_explore *explore, const void *address, uint64_t bytes)
-{
-    uint64_t begin = (uint64_t)(uintptr_t)address;
-    for (uint32_t i = 0; i < explore->word_count; ++i) {
-        if (explore->word_list[i] >= begin && explore->word_list[i] < begin + bytes) {
-            sim_word_slot(explore->words, explore->word_room, explore->generation,
-                          explore->word_list[i])
-                ->width = 0;
-        }
-    }
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -194,7 +242,7 @@ static void sim_word_saw(const sim_explore *explore, sim_word *word, uint32_t nu
 static void sim_word_sync(sim_explore *explore, uint32_t number, const sim_store_seen *store,
                           bool acquires, ist_scope scope)
 {
-    sim_agent *agent = &explore->agents[number];
+    const sim_agent *agent = &explore->agents[number];
     const sim_agent *writer = &explore->agents[sim_epoch_agent(store->epoch)];
     uint32_t far = writer->rank != agent->rank ? 1u : 0u;
     ist_scope needed = far ? IST_SCOPE_SYSTEM : IST_SCOPE_DEVICE;
@@ -206,12 +254,7 @@ static void sim_word_sync(sim_explore *explore, uint32_t number, const sim_store
         sim_agent_join(explore, number, released);
         return;
     }
-    const sim_snapshot *snapshot = &explore->snapshots[released];
-    uint32_t *pending = agent->acquired[far];
-    for (uint32_t i = 0; i < snapshot->width; ++i) {
-        pending[i] = pending[i] < snapshot->clock[i] ? snapshot->clock[i] : pending[i];
-    }
-    agent->acquired_any[far] = true;
+    sim_agent_note(explore, number, released, far);
 }
 
 /* Order of the oldest store that the agent may still read. */
@@ -230,8 +273,9 @@ static uint32_t sim_word_oldest(const sim_explore *explore, const sim_word *word
 uint64_t sim_word_load(sim_explore *explore, uint32_t number, const void *address, uint32_t width,
                        ist_order order, ist_scope scope, const char *call)
 {
-    sim_shadow_access(explore, number, address, width, false, sim_class_of(scope), call);
-    sim_word *word = sim_word_find(explore, address);
+    const sim_shadow_page *page =
+        sim_shadow_access(explore, number, address, width, false, sim_class_of(scope), call);
+    sim_word *word = sim_word_find(explore, page, address);
     uint64_t now = sim_word_now(address, width);
     if (word == NULL || word->width != width ||
         word->stores[(word->next - 1u) % SIM_STORES_KEPT].value != now) {
@@ -258,8 +302,9 @@ uint64_t sim_word_load(sim_explore *explore, uint32_t number, const void *addres
 void sim_word_acquire(sim_explore *explore, uint32_t number, const void *address, uint32_t width,
                       ist_scope scope, bool acquires, const char *call)
 {
-    sim_shadow_access(explore, number, address, width, false, sim_class_of(scope), call);
-    sim_word *word = sim_word_find(explore, address);
+    const sim_shadow_page *page =
+        sim_shadow_access(explore, number, address, width, false, sim_class_of(scope), call);
+    sim_word *word = sim_word_find(explore, page, address);
     if (word == NULL || word->width != width) {
         return;
     }
@@ -294,9 +339,10 @@ static void sim_word_released(sim_explore *explore, uint32_t number, ist_order o
 void sim_word_store(sim_explore *explore, uint32_t number, void *address, uint64_t value,
                     uint32_t width, ist_order order, ist_scope scope, const char *call)
 {
-    sim_shadow_access(explore, number, address, width, true, sim_class_of(scope), call);
+    sim_shadow_page *page =
+        sim_shadow_access(explore, number, address, width, true, sim_class_of(scope), call);
     sim_epoch epoch = sim_word_epoch(explore, number, scope);
-    sim_word *word = sim_word_make(explore, address, width);
+    sim_word *word = sim_word_make(explore, page, address, width);
     uint32_t released[2];
     sim_word_released(explore, number, order, scope, released);
     if (word != NULL) {
@@ -309,8 +355,9 @@ void sim_word_store(sim_explore *explore, uint32_t number, void *address, uint64
 void sim_word_arrive(sim_explore *explore, uint32_t number, void *address, uint64_t value,
                      uint32_t width, uint32_t released)
 {
-    sim_shadow_access(explore, number, address, width, true, SIM_STRONG_SYSTEM, "store");
-    sim_word *word = sim_word_make(explore, address, width);
+    sim_shadow_page *page =
+        sim_shadow_access(explore, number, address, width, true, SIM_STRONG_SYSTEM, "store");
+    sim_word *word = sim_word_make(explore, page, address, width);
     if (word != NULL) {
         sim_word_push(word, value, sim_word_epoch(explore, number, IST_SCOPE_SYSTEM), released,
                       released);
@@ -321,10 +368,11 @@ void sim_word_arrive(sim_explore *explore, uint32_t number, void *address, uint6
 uint64_t sim_word_update(sim_explore *explore, uint32_t number, uint64_t *address, sim_word_op op,
                          uint64_t operand, uint64_t expected, ist_order order, ist_scope scope)
 {
-    sim_shadow_access(explore, number, address, 8, true, sim_class_of(scope), "atomic");
+    sim_shadow_page *page =
+        sim_shadow_access(explore, number, address, 8, true, sim_class_of(scope), "atomic");
     sim_epoch epoch = sim_word_epoch(explore, number, scope);
     uint64_t before = *address;
-    sim_word *word = sim_word_make(explore, address, 8);
+    sim_word *word = sim_word_make(explore, page, address, 8);
     sim_store_seen last = {before, 0, {0, 0}};
     if (word != NULL) {
         last = word->stores[(word->next - 1u) % SIM_STORES_KEPT];
@@ -354,7 +402,8 @@ void sim_words_acquire(sim_explore *explore, uint32_t number, const void *mem, u
 {
     const uint8_t *base = mem;
     for (uint64_t at = 0; explore->word_count > 0 && at + 8u <= bytes; at += 8u) {
-        sim_word *word = sim_word_find(explore, base + at);
+        const sim_shadow_page *page = sim_shadow_page_at(explore, base + at);
+        sim_word *word = sim_word_find(explore, page, base + at);
         if (word != NULL) {
             sim_word_sync(explore, number, &word->stores[(word->next - 1u) % SIM_STORES_KEPT], true,
                           IST_SCOPE_SYSTEM);
@@ -369,7 +418,7 @@ void sim_words_acquire(sim_explore *explore, uint32_t number, const void *mem, u
 
 static sim_word *sim_key_make(sim_explore *explore, const void *key)
 {
-    sim_word *word = sim_word_entry(explore, key);
+    sim_word *word = sim_word_entry(explore, NULL, key);
     if (word != NULL && word->width != SIM_KEY_WIDTH) {
         word->width = SIM_KEY_WIDTH;
         word->stores[0] = (sim_store_seen){0, sim_epoch_of(0, 1, SIM_STRONG_SYSTEM), {0, 0}};
@@ -389,7 +438,7 @@ void sim_key_release(sim_explore *explore, const void *key, uint32_t released)
 
 void sim_key_acquire(sim_explore *explore, uint32_t number, const void *key, bool acquires)
 {
-    sim_word *word = sim_word_find(explore, key);
+    sim_word *word = sim_word_find(explore, NULL, key);
     if (word != NULL) {
         sim_word_sync(explore, number, &word->stores[0], acquires, IST_SCOPE_SYSTEM);
     }

@@ -221,8 +221,8 @@ void sim_world_close(sim_world *world)
     }
     sim_heap_fini(world);
     sim_comms_free(world);
-    sim_explore_close(world);
     sim_arena_close(world);
+    sim_explore_close(world);
     sim_links_close(world->links);
     ist_free(world->link_states);
     sim_faults_close(world->faults);
@@ -274,11 +274,11 @@ void sim_world_result(sim_world *world, ist_status status, ist_world_result *res
 
 ist_status sim_world_run(sim_world *world)
 {
-    void *outer = sim_fiber_scheduler_save();
+    sim_fiber_outer outer = sim_fiber_scheduler_save();
     ist_status status = sim_world_timed_faults(world);
     status = status == IST_OK ? sim_world_hosts(world) : status;
     status = status == IST_OK ? sim_world_loop(world) : status;
-    sim_fiber_scheduler_restore(outer);
+    sim_fiber_scheduler_restore(&outer);
     ist_status written = sim_world_write_files(world);
     return status == IST_OK ? written : status;
 }

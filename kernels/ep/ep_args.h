@@ -65,7 +65,7 @@ typedef struct ist_ep_dispatch_args {
     uint32_t reserved;
 } ist_ep_dispatch_args;
 
-/** ep_combine: geometry.block_count blocks */
+/** ep_combine and ep_combine_reduced: geometry.block_count blocks */
 typedef struct ist_ep_combine_args {
     ist_ep_op_args op;
     const float *weights; /**< EXPERT_MAJOR [N][K], else NULL */
@@ -86,6 +86,7 @@ typedef struct ist_ep_clean_args {
 extern const ist_kernel ist_kernel_ep_route;
 extern const ist_kernel ist_kernel_ep_dispatch;
 extern const ist_kernel ist_kernel_ep_combine;
+extern const ist_kernel ist_kernel_ep_combine_reduced;
 extern const ist_kernel ist_kernel_ep_clean_begin;
 extern const ist_kernel ist_kernel_ep_clean;
 #endif

@@ -1171,10 +1171,12 @@ IST_DEVICE_RARE_FN void ist_ep_answer_late(ist_coop *coop, const ist_ep_dispatch
 }
 
 /** Phase 8: what the combine needs of this dispatch. Collective. */
-IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, uint8_t *results)
+IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, const uint8_t *results)
 {
     const ist_ep_op_args *args = op->args;
     const uint64_t *whole = ist_ep_whole_of(coop, op->ranks);
+    /* Not over `results`: a slower lane may still read there who is missing. */
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
     uint64_t *acked = (uint64_t *)(void *)(args->handle + args->in.acked);
     uint64_t *from = (uint64_t *)(void *)(args->handle + args->in.received_from);
     uint8_t *acks = args->handle + args->in.acks;
@@ -1186,12 +1188,11 @@ IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, uint8_t
     IST_EACH_LANE (coop, peer, op->ranks) {
         const ist_ep_ack *ack =
             (const ist_ep_ack *)(const void *)(acks + peer * args->at.ack_bytes);
-        results[peer] =
-            results[peer] == IST_WAIT_DONE && (!op->network || ack->tag == op->tag); /* as marks */
+        marks[peer] = results[peer] == IST_WAIT_DONE && (!op->network || ack->tag == op->tag);
     }
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, w, ist_ep_word_count(op->ranks)) {
-        acked[w] = ist_ep_word_from(results, w, op->ranks);
+        acked[w] = ist_ep_word_from(marks, w, op->ranks);
         from[w] = whole[w];
     }
     if (ist_coop_elect(coop)) {

@@ -33,6 +33,8 @@ typedef struct ist_ep_geometry {
     uint64_t row_bytes_max;
     uint32_t expert_base;  /**< E / R: a division takes a GPU as long as a load */
     uint32_t expert_extra; /**< E % R */
+    uint32_t reduced;      /**< 1: EXPERT_MAJOR rows are summed by expert rank before they travel */
+    uint32_t reserved;
 } ist_ep_geometry;
 
 /** First expert of a rank: the first E % R ranks hold one more than the others. */
@@ -153,7 +155,11 @@ typedef struct ist_ep_state {
     uint64_t left;     /**< blocks that have left a kernel */
     uint64_t outcome;  /**< of a decision that lies apart */
     uint64_t position; /**< of the first wait of the receive half that runs */
+    uint64_t settled;  /**< a settlement, see ep_reduce.c */
 } ist_ep_state;
+
+/** A settlement: tag << 8 | ist_wire_outcome. */
+#define IST_EP_SETTLED_BITS 8u
 
 /** A decision: number << 33, whether it lies apart, and if not, who takes part, a bit a rank. */
 #define IST_EP_DECIDED_APART (UINT64_C(1) << 32)
@@ -185,9 +191,11 @@ typedef struct ist_ep_layout_map {
     uint64_t weights_bytes;
     uint64_t acks; /**< [R] ack_bytes, by answering rank */
     uint64_t ack_bytes;
-    uint64_t stage;        /**< dispatch rows [M] that the team pulls */
-    uint64_t stage_packed; /**< combine rows that the team pulls, by home */
-    uint64_t out_meta;     /**< [G]: the same records, to be put */
+    uint64_t stage;         /**< dispatch rows [M] that the team pulls */
+    uint64_t stage_packed;  /**< combine rows that the team pulls, by home */
+    uint64_t partial;       /**< [R][M] rows: sums of the expert ranks, by rank and row */
+    uint64_t partial_bytes; /**< of a rank */
+    uint64_t out_meta;      /**< [G]: the same records, to be put */
     uint64_t out_descs;
     uint64_t out_weights;
     uint64_t out_acks;
@@ -225,6 +233,7 @@ IST_LAYOUT_FN uint64_t ist_ep_layout_slot(const ist_ep_geometry *geometry, ist_e
     at->stage = ist_layout_take(&end, staged * tokens * geometry->row_bytes_max);
     at->stage_packed =
         ist_layout_take(&end, staged * ist_ep_received_max(geometry) * geometry->row_bytes_max);
+    at->partial = ist_layout_take(&end, geometry->reduced * ranks * at->partial_bytes);
     return end;
 }
 
@@ -261,6 +270,7 @@ IST_LAYOUT_FN ist_ep_layout_map ist_ep_layout_of(const ist_ep_geometry *geometry
     at.weights_bytes = ist_layout_round(
         sizeof(ist_ep_stamp) + 4u * (uint64_t)geometry->tokens_max * geometry->topk_max, 16);
     at.message_bytes = ist_layout_round(sizeof(ist_ep_stamp) + geometry->row_bytes_max, 16);
+    at.partial_bytes = ist_layout_round(geometry->tokens_max * geometry->row_bytes_max, 16);
     at.work_bytes = local > IST_EP_LOCAL_SCRATCH
                         ? ist_layout_round(at.meta_bytes + 4u * local, IST_LAYOUT_LINE)
                         : 0;

@@ -525,7 +525,7 @@ static inline uint32_t litmus_search(const litmus_case *which, uint64_t run_coun
     return litmus_search_into(which, run_count_max, brute_force, &result);
 }
 
-#define LITMUS_RANDOM_RUNS 400u
+#define LITMUS_RANDOM_RUNS 1600u
 #define LITMUS_SEARCH_RUNS 200000u
 
 /* Both directions of a table; each entry by chance. */

@@ -7,6 +7,9 @@
  * "die": the last rank ends without a word, and the others must notice within the deadline.
  * "starve": host allocation 1, 2, 3 … fails until there is none; then all works.
  */
+#include "fake_cuda.h"
+
+#include <dlfcn.h>
 #include <isthmus/device.h>
 #include <isthmus/isthmus.h>
 #include <isthmus/unstable/sim.h>
@@ -134,6 +137,86 @@ static ist_status check_comm(ist_world *world, uint32_t lsa_size_max)
     return ist_stream_close(stream);
 }
 
+/* ---- how kernels are launched ------------------------------------------------------------------ */
+
+static fake_cuda_tally (*tally_of)(void);
+
+static int find_tally(void)
+{
+    void *fake = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *found = fake != NULL ? dlsym(fake, "fake_cuda_launches") : NULL;
+    memcpy(&tally_of, &found, sizeof(tally_of));
+    return tally_of != NULL && dlclose(fake) == 0;
+}
+
+static int refuses_dependent(void)
+{
+    return getenv("FAKE_CUDA_NO_DEPENDENT") != NULL;
+}
+
+/* Cooperative launches could block the places that others of this process wait for, and launches on
+ * common streams could be kept from them; so there are none. */
+static int launched(fake_cuda_tally *before, unsigned count)
+{
+    fake_cuda_tally now = tally_of();
+    int right = now.plain - before->plain == (refuses_dependent() ? count : 0) &&
+                now.dependent - before->dependent == (refuses_dependent() ? 0 : count) &&
+                now.cooperative == before->cooperative && now.late == before->late;
+    *before = now;
+    return right;
+}
+
+static ist_status run_blocks(ist_stream *stream, uint32_t block_count)
+{
+    static const ist_kernel kernel = {.name = "of_this_test", .args_bytes = 8};
+    uint64_t args = 0;
+    return ist_launch(stream, &kernel, block_count, &args, sizeof(args));
+}
+
+/* What the capability record says after launches. */
+static ist_status check_dependent(void)
+{
+    const char *name = NULL;
+    const char *reason = NULL;
+    uint32_t found = 0;
+    for (uint32_t at = 0; ist_backend_query(at, &name, &reason) == IST_OK; ++at) {
+        ist_feature feature = {.size = sizeof(feature)};
+        for (uint32_t i = 0; ist_backend_feature(at, i, &feature) == IST_OK; ++i) {
+            if (strcmp(feature.name, "dependent launch") == 0) {
+                CHECK((feature.value == NULL) == refuses_dependent());
+                CHECK((feature.reason != NULL) == refuses_dependent());
+                ++found;
+            }
+        }
+    }
+    CHECK(found == 1);
+    return IST_OK;
+}
+
+static ist_status check_launches(ist_world *world)
+{
+    ist_stream *stream = NULL;
+    ist_graph *graph = NULL;
+    CHECK(find_tally());
+    fake_cuda_tally before = tally_of();
+    TRY(ist_stream_open(world, &stream));
+    TRY(run_blocks(stream, 132));
+    TRY(run_blocks(stream, 1));
+    CHECK(launched(&before, 2));
+    CHECK(run_blocks(stream, 133) == IST_ERR_RANGE); /* they could not all be resident */
+    TRY(ist_graph_begin(stream));
+    TRY(run_blocks(stream, 132));
+    TRY(run_blocks(stream, 7));
+    TRY(ist_graph_end(stream, &graph));
+    CHECK(launched(&before, 0));
+    TRY(ist_graph_launch(graph, stream));
+    TRY(ist_graph_launch(graph, stream));
+    CHECK(launched(&before, 4));
+    TRY(check_dependent());
+    TRY(ist_graph_close(graph));
+    return ist_stream_close(stream);
+}
+
 static void *abort_soon(void *comm)
 {
     (void)usleep(50000);
@@ -185,6 +268,7 @@ static ist_status rank_main(ist_world *world, void *arg)
     }
     TRY(check_memory(world));
     TRY(check_graph(world));
+    TRY(check_launches(world));
     TRY(check_comm(world, 0));
     /* It sleeps; the fault loops have no time for that. */
     return starve || getenv("FAKE_CUDA_FAIL") != NULL ? IST_OK : check_abort(world);

@@ -3,6 +3,7 @@
 #
 # Runs test_cuda_host against the driver without GPU. usage: cuda_host.sh WAY PROGRAM
 #   threads    two ranks in one process
+#   plain      the same where the driver refuses dependent launches
 #   processes  four ranks as processes
 #   death      the last of three processes is killed; the others must end within the deadline
 #   faults     the Nth call that makes something fails, for N = 1, 2, … until none is hit: every run
@@ -29,7 +30,8 @@ clean() { # output: nothing of it may speak of a leak or a failed check
 }
 
 case $way in
-threads)
+threads | plain)
+    [ "$way" = threads ] || export FAKE_CUDA_NO_DEPENDENT=1
     output=$(timeout 60 "$program" 2>&1) || { echo "$output"; exit 1; }
     clean "$output"
     ;;

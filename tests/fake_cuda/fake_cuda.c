@@ -2,12 +2,15 @@
 /*
  * A CUDA driver without a GPU, for testing the host side of backends/cuda where there is none: as
  * many devices as FAKE_CUDA_DEVICES says (2), device memory in memfds that processes can share,
- * streams that run at once, graphs that replay copies and fills. Kernels are accepted and not run.
+ * streams that run at once, graphs that replay what was captured. Kernels are counted and not run.
  *
- * FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY, FAKE_CUDA_NO_VMM and FAKE_CUDA_NO_PEERS make it another
- * machine. It counts what is open and fails the Nth call that makes something (FAKE_CUDA_FAIL=N). At exit it
- * writes what was left open, if anything, to standard error.
+ * FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY, FAKE_CUDA_NO_VMM, FAKE_CUDA_NO_PEERS and
+ * FAKE_CUDA_NO_DEPENDENT make it another machine. It counts what is open and fails the Nth call that
+ * makes something (FAKE_CUDA_FAIL=N). At exit it writes what was left open, if anything, to standard
+ * error.
  */
+#include "fake_cuda.h"
+
 #include <cuda.h>
 
 #include <pthread.h>
@@ -20,6 +23,7 @@
 #define FAKE __attribute__((visibility("default")))
 #define GRANULARITY ((size_t)2 << 20)
 #define MAPPING_COUNT_MAX 4096
+#define HIGHEST_PRIORITY (-5)
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
@@ -348,7 +352,8 @@ typedef struct operation {
     struct operation *next;
     CUdeviceptr to, from;
     size_t bytes;
-    int value; /* of a fill, -1: a copy */
+    int value; /* of a fill, -1: a copy, -2: a kernel */
+    fake_cuda_tally kernel;
 } operation;
 
 typedef struct graph {
@@ -357,15 +362,33 @@ typedef struct graph {
 
 typedef struct stream {
     graph *capture;
+    int priority;
 } stream;
 
 typedef struct event {
     graph *capture;
 } event;
 
+static _Thread_local fake_cuda_tally tally;
+
+FAKE fake_cuda_tally fake_cuda_launches(void)
+{
+    return tally;
+}
+
+static void run_kernel(const fake_cuda_tally *kernel)
+{
+    tally.plain += kernel->plain;
+    tally.dependent += kernel->dependent;
+    tally.cooperative += kernel->cooperative;
+    tally.late += kernel->late;
+}
+
 static void run(const operation *one)
 {
-    if (one->value < 0) {
+    if (one->value == -2) {
+        run_kernel(&one->kernel);
+    } else if (one->value == -1) {
         memcpy((void *)one->to, (const void *)one->from, one->bytes);
     } else {
         memset((void *)one->to, one->value, one->bytes);
@@ -400,11 +423,12 @@ FAKE CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes,
 FAKE CUresult cuStreamCreateWithPriority(CUstream *result, unsigned flags, int priority)
 {
     (void)flags;
-    (void)priority;
     if (!may_make(OPEN_STREAM)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *result = (CUstream)calloc(1, sizeof(stream));
+    stream *opened = calloc(1, sizeof(*opened));
+    opened->priority = priority < HIGHEST_PRIORITY ? HIGHEST_PRIORITY : priority;
+    *result = (CUstream)(void *)opened;
     return CUDA_SUCCESS;
 }
 
@@ -634,8 +658,19 @@ FAKE CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, CUfunction
 FAKE CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params,
                                void **extra)
 {
+    operation one = {.value = -2};
     (void)function;
     (void)params;
     (void)extra;
-    return config->gridDimX > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+        CUlaunchAttributeID id = config->attrs[i].id;
+        one.kernel.cooperative |= id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        one.kernel.dependent |= id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    }
+    one.kernel.plain = !one.kernel.cooperative && !one.kernel.dependent;
+    one.kernel.late = ((stream *)(void *)config->hStream)->priority > HIGHEST_PRIORITY;
+    if (one.kernel.dependent && getenv("FAKE_CUDA_NO_DEPENDENT") != NULL) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return config->gridDimX > 0 ? enqueue(config->hStream, one) : CUDA_ERROR_INVALID_VALUE;
 }

@@ -9,6 +9,7 @@
 #include "test_kernels.h"
 
 #include <isthmus/backend.h>
+#include <isthmus/unstable/whatif.h>
 
 #include <cmocka.h>
 #include <stdio.h>
@@ -72,6 +73,25 @@ static ist_status capture(scene *s)
     return status < 0 ? status : ended;
 }
 
+/* In a group too, and with what the library thinks of it. */
+static ist_status collectives(scene *s)
+{
+    const ist_op_desc op = {.size = sizeof(op), .kind = IST_OP_ALL_REDUCE, .bytes = 4096};
+    uint64_t *words = s->out, time_ps = 0;
+    const uint32_t peer = 1u - ist_world_rank(s->world);
+    STEP(ist_coll_open(s->comm));
+    STEP(ist_all_reduce(s->comm, s->stream, words, words + 16, 16, IST_U64, IST_REDUCE_MAX));
+    STEP(ist_coll_group_begin(s->world));
+    (void)ist_send(s->comm, s->stream, words + 16, 16, IST_U64, peer);
+    (void)ist_recv(s->comm, s->side, words + 64, 16, IST_U64, peer);
+    (void)ist_all_gather(s->comm, s->stream, words + 96, words + 128, 16, IST_U64);
+    STEP(ist_coll_group_end(s->world));
+    STEP(ist_op_reference(s->comm, &op, &time_ps));
+    STEP(ist_stream_sync(s->side, 0));
+    STEP(ist_stream_sync(s->stream, 0));
+    return ist_coll_status(s->comm);
+}
+
 static ist_status use_all(scene *s)
 {
     uint64_t host = 3, words[2] = {0}, elapsed = 0;
@@ -90,6 +110,7 @@ static ist_status use_all(scene *s)
     STEP(ist_stream_query(s->side));
     STEP(capture(s));
     STEP(ist_graph_launch(s->graph, s->stream));
+    STEP(collectives(s));
     STEP(ist_comm_barrier(s->comm, s->stream));
     STEP(ist_copy_to_host(s->stream, &host, word, 8));
     STEP(ist_mem_peek(s->world, word, &host, 8));

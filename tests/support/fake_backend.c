@@ -423,6 +423,52 @@ static ist_status fake_launch(void *self, uint64_t stream, const ist_kernel *ker
     return IST_OK;
 }
 
+static ist_status fake_coll_info(void *self, ist_backend_coll_info *info)
+{
+    (void)self;
+    FAKE_CALL(coll_info);
+    *info = (ist_backend_coll_info){.library = "fake", .reason = fake.coll_reason};
+    return IST_OK;
+}
+
+static ist_status fake_coll_open(void *self, uint64_t comm, uint64_t deadline_ns)
+{
+    (void)self, (void)comm, (void)deadline_ns;
+    FAKE_CALL(coll_open);
+    return IST_OK;
+}
+
+static ist_status fake_coll_close(void *self, uint64_t comm)
+{
+    (void)self, (void)comm;
+    FAKE_CALL(coll_close);
+    return IST_OK;
+}
+
+static ist_status fake_coll_enqueue(void *self, const ist_backend_coll *ops, uint32_t count)
+{
+    (void)self;
+    FAKE_CALL(coll_enqueue);
+    fake.coll_last = ops[count - 1];
+    fake.coll_count = count;
+    return IST_OK;
+}
+
+static ist_status fake_coll_status(void *self, uint64_t comm, ist_error *why)
+{
+    (void)self, (void)comm, (void)why;
+    FAKE_CALL(coll_status);
+    return IST_OK;
+}
+
+static ist_status fake_coll_estimate(void *self, const ist_backend_coll *op, uint64_t *time_ps)
+{
+    (void)self, (void)op;
+    FAKE_CALL(coll_estimate);
+    *time_ps = 1;
+    return IST_OK;
+}
+
 static const ist_backend_ops fake_ops = {.size = sizeof(ist_backend_ops),
                                          .abi = IST_BACKEND_ABI,
 #define X(op, params, args, need) .op = fake_##op,

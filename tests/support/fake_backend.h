@@ -27,6 +27,7 @@ typedef struct fake_state {
     uint32_t lsa_size;   /* 0: all ranks */
     bool gin_supported;
     const char *window_reason;
+    const char *coll_reason;  /* not NULL: there are no native collectives */
     const char *probe_reason; /* not NULL: the backend cannot be used */
     uint32_t window_index;    /* 0: count from 1 */
     bool window_null;         /* report success without a window */
@@ -44,6 +45,8 @@ typedef struct fake_state {
     ist_backend_process process;
     bool had_process;
     uint32_t exchange_count;
+    ist_backend_coll coll_last; /* of the last group, which had so many calls */
+    uint32_t coll_count;
 } fake_state;
 
 extern fake_state fake;

@@ -165,6 +165,7 @@ static void test_json(void **state)
 
 static void test_lines(void **state)
 {
+    static const char numbered[] = "[numa(memory=1GB)] core:2 pu:1(indexes=pa1,)";
     (void)state;
     refused("8x(h200:8", "the parenthesis stays open");
     refused("8x(h200:8))", "not understood");
@@ -178,6 +179,17 @@ static void test_lines(void **state)
     refused("1000000x(h200:8)", "more than a graph may have");
     refused("1x4000", "pairs of a GPU and a NIC");
     refused("pack:100000 core:100000 pu:100000", "asks for more than");
+    /* Counts that hwloc would read otherwise, levels of one object each, what it aborts on. */
+    refused("pack:0x021379 pu:2", "position 6: expected a decimal count");
+    refused("pack:+4000 pu:+4000", "position 6");
+    refused("pack:-1 pu:1", "position 6");
+    refused("pack: 100000 pu:1", "position 6");
+    refused("pack:5000 pu:1", "asks for more than 4096");
+    refused("core:2048 l3:1 l2:1 l1:1 pu:1", "of all levels");
+    refused("[numa(memory=1GB)]0x81145pu:1", "position 19: expected a blank");
+    refused("core:2 pu:1(indexes=1 moon=3)", "position 23: expected size=");
+    refused("core:2  pu:1", "position 8: expected the type");
+    assert_int_equal(load(numbered, sizeof(numbered) - 1), IST_OK);
     refused("pack:2 moon:3 pu:1", "synthetic");
     refused("\x7f"
             "ELF\x02\x01",

@@ -43,6 +43,7 @@ check bench_soak bench soak --help
 check probe probe --help
 check whatif whatif --help
 check fit fit --help
+check explore explore --help
 check topo topo --help
 cmp <("$isthmus" ep -h) <("$isthmus" ep --help) || failed=1
 [[ $("$isthmus" --version) =~ ^isthmus\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || failed=1

@@ -13,6 +13,7 @@
 #ifndef IST_BACKEND_H
 #define IST_BACKEND_H
 
+#include <isthmus/coll.h>
 #include <isthmus/comm.h>
 #include <isthmus/stream.h>
 #include <isthmus/types.h>
@@ -67,6 +68,41 @@ typedef struct ist_devcomm_desc {
     uint32_t lsa_barrier_count; /**< LSA barriers */
     void *mask;                 /**< ist_dev_mask of the communicator in host-visible memory */
 } ist_devcomm_desc;
+
+/** Native collectives. Values are permanent. */
+typedef enum ist_coll_kind {
+    IST_COLL_ALL_REDUCE = 0,     /**< send, recv: count */
+    IST_COLL_BROADCAST = 1,      /**< send, recv: count; peer is the root */
+    IST_COLL_REDUCE = 2,         /**< send, recv: count; peer is the root */
+    IST_COLL_ALL_GATHER = 3,     /**< send: count, recv: rank_count * count */
+    IST_COLL_REDUCE_SCATTER = 4, /**< send: rank_count * count, recv: count */
+    IST_COLL_ALL_TO_ALL = 5,     /**< send, recv: rank_count * count */
+    IST_COLL_SEND = 6,           /**< send: count, to peer */
+    IST_COLL_RECV = 7            /**< recv: count, from peer */
+} ist_coll_kind;
+
+/** A native collective call of one rank. */
+typedef struct ist_backend_coll {
+    uint64_t comm;           /**< of comm_open, coll_open has succeeded */
+    uint64_t stream;         /**< of stream_open */
+    ist_coll_kind kind;      /**< what */
+    ist_dtype dtype;         /**< of all elements */
+    ist_reduction reduction; /**< SUM … AVG, or PREMUL with `scale` */
+    uint32_t peer;           /**< root or peer, else 0 */
+    const void *send;        /**< device, or NULL */
+    void *recv;              /**< device, or NULL */
+    uint64_t count;          /**< elements, see ist_coll_kind */
+    uint64_t scale;          /**< PREMUL: one element, in the first bytes */
+} ist_backend_coll;
+
+/** What coll_info tells; texts live as long as the world. */
+typedef struct ist_backend_coll_info {
+    uint32_t library_version;    /**< as in ist_coll_info */
+    uint32_t all_to_all_native;  /**< as in ist_coll_info */
+    const char *library;         /**< never NULL */
+    const char *reason;          /**< why there are none; NULL: there are */
+    const char *estimate_reason; /**< why coll_estimate is not there; NULL: it is */
+} ist_backend_coll_info;
 
 /* The tool would lay the list out beyond the last column. */
 /* clang-format off */
@@ -149,7 +185,20 @@ typedef struct ist_devcomm_desc {
     /* kernels: block_count blocks, all resident at once; args are copied */                       \
     X(launch, (void *self, uint64_t stream, const struct ist_kernel *kernel, uint32_t block_count, \
                const void *args, size_t args_bytes),                                               \
-      (self, stream, kernel, block_count, args, args_bytes), IST_REQUIRED)
+      (self, stream, kernel, block_count, args, args_bytes), IST_REQUIRED)                         \
+    /* native collectives: coll_open after all ranks have met, IST_OK on some ranks and not on     \
+       others is settled by the front; comm_close closes, too. coll_enqueue: a group, all or       \
+       nothing. coll_status: IST_OK, or the status of the first that failed, and its record.       \
+       coll_estimate: collective and blocking; the library's own idea of how long it takes */      \
+    X(coll_info, (void *self, ist_backend_coll_info *info), (self, info), IST_OPTIONAL)            \
+    X(coll_open, (void *self, uint64_t comm, uint64_t deadline_ns), (self, comm, deadline_ns),     \
+      IST_OPTIONAL)                                                                                \
+    X(coll_close, (void *self, uint64_t comm), (self, comm), IST_OPTIONAL)                         \
+    X(coll_enqueue, (void *self, const ist_backend_coll *ops, uint32_t count),                     \
+      (self, ops, count), IST_OPTIONAL)                                                            \
+    X(coll_status, (void *self, uint64_t comm, ist_error *why), (self, comm, why), IST_OPTIONAL)   \
+    X(coll_estimate, (void *self, const ist_backend_coll *op, uint64_t *time_ps),                  \
+      (self, op, time_ps), IST_OPTIONAL)
 /* clang-format on */
 
 /** Whether a backend must offer an operation. */

@@ -171,6 +171,18 @@ typedef struct ist_row_batch {
     uint64_t bytes;         /**< of a row */
 } ist_row_batch;
 
+/** A batch of weighted sums of rows of equal length. The arrays are in scratch. */
+typedef struct ist_row_sums {
+    void *const *dst;       /**< [row_count] places, in device memory; NULL: no such sum */
+    const void *const *src; /**< [row_count][stride] rows, in device memory; NULL: left out */
+    const float *weight;    /**< [row_count][stride], or NULL: plain sums */
+    uint64_t elements;      /**< of a row */
+    uint32_t stride;        /**< sources of a sum, at most IST_ROW_TARGETS_MAX */
+    uint32_t row_count;     /**< sums */
+    ist_dtype dtype;        /**< of rows and results: IST_F16, IST_BF16 or IST_F32 */
+    uint32_t reserved;      /**< zero */
+} ist_row_sums;
+
 /** A part of a list of copies. */
 typedef struct ist_row_part {
     void *dst;       /**< place */
@@ -545,6 +557,13 @@ IST_API void ist_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t byt
  */
 IST_API void ist_row_reduce(ist_coop *coop, void *dst, const void *const *src, const float *weight,
                             uint32_t count, uint64_t elements, ist_dtype dtype);
+
+/**
+ * As ist_row_reduce() for each sum of a batch, over its sources that are not NULL, in their order. A
+ * place may be a load/store peer's memory; none overlaps a row or another place. Collective.
+ * @param batch  its struct is in the lane's own memory
+ */
+IST_API void ist_row_reduce_batch(ist_coop *coop, const ist_row_sums *batch);
 
 /* Windows: addresses; lane. */
 

@@ -57,6 +57,16 @@ typedef enum ist_ep_id_kind {
     IST_EP_ID_GLOBAL = 2 /**< 0 … E-1 */
 } ist_ep_id_kind;
 
+/**
+ * How combine adds up the rows of a token in EXPERT_MAJOR; see ist_ep_combine(). RANK_MAJOR, where
+ * a token has one row from each rank as it is, has one way only. REDUCED needs all ranks in one
+ * load/store team, and R * M more token rows of device memory for each of staged_count_max.
+ */
+typedef enum ist_ep_combine_order {
+    IST_EP_COMBINE_STRICT = 0, /**< all rows travel; their home adds them in the order of k */
+    IST_EP_COMBINE_REDUCED = 1 /**< each rank adds up its own rows, and one row a rank travels */
+} ist_ep_combine_order;
+
 /** When routing is checked. */
 typedef enum ist_ep_check {
     IST_EP_CHECK_AUTO = 0, /**< SYNC, but ASYNC while the stream is capturing */
@@ -95,7 +105,8 @@ typedef struct ist_ep_group_desc {
     uint64_t deadline_ns;       /**< of every wait, in ns, >= 1000; 0: the communicator's */
     ist_ep_alloc alloc;         /**< for handle memory; zeros: the library's */
     uint32_t enable_mask;       /**< 1: requires a fault-tolerant communicator; 0: as it is */
-    uint32_t reserved[3];       /**< zero */
+    ist_ep_combine_order combine_order; /**< STRICT */
+    uint32_t reserved[2];               /**< zero */
 } ist_ep_group_desc;
 
 /** Resolved settings and sizes. Filled up to the caller's `size`. */
@@ -112,6 +123,8 @@ typedef struct ist_ep_group_info {
     uint64_t device_bytes;  /**< device memory the group holds on this rank, without handles */
     uint32_t rank_count;    /**< R */
     uint32_t context_count; /**< GIN contexts, resolved; 0 without GIN peers */
+    ist_ep_combine_order combine_order; /**< of EXPERT_MAJOR */
+    uint32_t reserved;                  /**< zero */
 } ist_ep_group_info;
 
 /** Counters written by dispatch, in device memory; all may be plain memory. */
@@ -177,7 +190,8 @@ typedef enum ist_ep_op {
  * @param group  out: close it with ist_ep_group_close(), after its handles
  * @return IST_OK. On the rank that is wrong: argument errors; IST_ERR_ARGUMENT, IST_ERR_RANGE naming
  *         the field; IST_ERR_UNSUPPORTED when peers are neither in the load/store team nor on GIN,
- *         or the communicator has more than 2048 ranks; IST_ERR_MEMORY. On its peers, and where
+ *         combine_order is REDUCED and some peer is not in the load/store team, or the communicator
+ *         has more than 2048 ranks; IST_ERR_MEMORY. On its peers, and where
  *         descriptors differ: IST_ERR_MISMATCH naming field or status, ranks and values.
  *         IST_ERR_TIMEOUT naming a rank that did not come; what made the communicator unusable
  */
@@ -309,6 +323,15 @@ IST_API ist_status ist_ep_dispatch(ist_ep_handle *handle, const ist_ep_dispatch_
  * Numerics: EXPERT_MAJOR acc = fma(row_k, weight_k, acc) in f32 for k = 0 … K-1 from +0, skipping
  * -1 and lost ranks; RANK_MAJOR plain f32 sum over distinct ranks in order of their first k; one
  * rounding to nearest even at the end (IEEE 754-2008).
+ *
+ * EXPERT_MAJOR with combine order REDUCED: the chain of each rank runs over its own k alone and is
+ * rounded once to the type of the rows: p_r. The token is the plain f32 sum of the p_r over the
+ * ranks, in order of their first k, from +0, rounded once. Equal on all backends, for any number of
+ * blocks; equal to STRICT, but for the sign of a zero, where all experts of a token are on one rank.
+ * With u = 2^-8 (BF16), 2^-11 (F16) or 2^-24 (F32), and as long as nothing overflows or underflows,
+ * the token is within u |s| + (1 + u) u sum |p_r| + (K + R) 2^-23 sum |row_k weight_k| of the exact
+ * sum s. An F16 rank sum above 65504 is infinite, where STRICT may cancel it. `in` may be plain
+ * memory at no cost: only its rank reads it.
  *
  * @param desc  NULL: all zeros
  * @return as ist_ep_dispatch(); IST_ERR_ARGUMENT also when out.tokens has fewer than N rows;

@@ -6,6 +6,7 @@
 #ifndef IST_ISTHMUS_H
 #define IST_ISTHMUS_H
 
+#include <isthmus/coll.h>
 #include <isthmus/comm.h>
 #include <isthmus/ep.h>
 #include <isthmus/mask.h>

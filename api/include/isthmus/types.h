@@ -30,7 +30,13 @@ typedef enum ist_dtype {
     IST_I64 = 3,         /**< two's complement, 8 bytes */
     IST_F16 = 4,         /**< IEEE 754 binary16 */
     IST_BF16 = 5,        /**< upper half of IEEE 754 binary32 */
-    IST_F32 = 6          /**< IEEE 754 binary32 */
+    IST_F32 = 6,         /**< IEEE 754 binary32 */
+    IST_I8 = 7,          /**< two's complement, 1 byte */
+    IST_U32 = 8,         /**< unsigned, 4 bytes */
+    IST_U64 = 9,         /**< unsigned, 8 bytes */
+    IST_F64 = 10,        /**< IEEE 754 binary64 */
+    IST_F8E4M3 = 11,     /**< OCP 8-bit float: 4 bits of exponent, no infinity, largest 448 */
+    IST_F8E5M2 = 12      /**< OCP 8-bit float: 5 bits of exponent, as binary16 cut short */
 } ist_dtype;
 
 /**

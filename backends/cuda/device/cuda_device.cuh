@@ -84,6 +84,18 @@ IST_DEVICE_FN ist_cuda_block *ist_cuda_block_of(void)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+/**
+ * A launch begins when the blocks of the kernel before it in the stream have ended, which is before
+ * that kernel has. Here it waits until it has, and its writes are visible; before, only what no
+ * kernel writes may be touched. No kernel lets its dependents begin while its own blocks run
+ * (griddepcontrol.launch_dependents): that gains nothing, and while a block waits for a peer they
+ * would hold places on the device that others need.
+ */
+IST_DEVICE_FN void ist_cuda_await_predecessor(void)
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 /* The arguments stay in constant memory: `args` is never copied. */
 #define IST_KERNEL(name_, args_type)                                                               \
     IST_DEVICE_FN void ist_kernel_body_##name_(ist_coop *coop, const args_type *args);             \
@@ -92,6 +104,7 @@ IST_DEVICE_FN ist_cuda_block *ist_cuda_block_of(void)
     {                                                                                              \
         ist_coop coop;                                                                             \
         ist_cuda_coop_open(&coop);                                                                 \
+        ist_cuda_await_predecessor();                                                              \
         ist_kernel_body_##name_(&coop, &args);                                                     \
         ist_cuda_coop_close(&coop);                                                                \
     }                                                                                              \

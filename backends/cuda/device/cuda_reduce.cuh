@@ -189,6 +189,139 @@ IST_DEVICE_FN void ist_cuda_reduce(const ist_coop *coop, const ist_cuda_reductio
     }
 }
 
+/* ---- many sums -------------------------------------------------------------------------------- */
+
+/** Vectors of a thread that a sum has in flight: with 256 threads all of a row of 16 KiB. */
+#define IST_CUDA_SUM_WIDTH 2u
+
+/** Adds sources first … first + DEPTH - 1 to the sums of this thread's vectors at, at + step, …: all
+ *  loads first. Whether a source is there is equal in all threads. */
+template <typename Type>
+IST_DEVICE_FN void ist_cuda_sum_some(const void *const *src, const float *weight, uint32_t count,
+                                     uint32_t at, uint32_t step, uint32_t vectors,
+                                     float (*sums)[4u * Type::per_word])
+{
+    uint4 words[IST_CUDA_REDUCE_DEPTH][IST_CUDA_SUM_WIDTH];
+    const char *from[IST_CUDA_REDUCE_DEPTH];
+#pragma unroll
+    for (uint32_t s = 0; s < IST_CUDA_REDUCE_DEPTH; ++s) {
+        from[s] = s < count ? (const char *)src[s] : NULL;
+    }
+#pragma unroll
+    for (uint32_t s = 0; s < IST_CUDA_REDUCE_DEPTH; ++s) {
+        if (from[s] != NULL) {
+#pragma unroll
+            for (uint32_t w = 0; w < IST_CUDA_SUM_WIDTH; ++w) {
+                if (at + w * step < vectors) {
+                    words[s][w] = ist_cuda_load_vector(from[s] + (uint64_t)(at + w * step) * 16u);
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (uint32_t s = 0; s < IST_CUDA_REDUCE_DEPTH; ++s) {
+        if (from[s] != NULL) {
+            float factor = weight == NULL ? 1.0f : weight[s];
+#pragma unroll
+            for (uint32_t w = 0; w < IST_CUDA_SUM_WIDTH; ++w) {
+                ist_cuda_accumulate<Type>(sums[w], words[s][w], factor);
+            }
+        }
+    }
+}
+
+/** Sums and stores this thread's vectors of one row. */
+template <typename Type>
+IST_DEVICE_FN void ist_cuda_sum_vectors(ist_cuda_lanes lanes, char *dst, const void *const *src,
+                                        const float *weight, uint32_t stride, uint32_t vectors)
+{
+#pragma unroll 1
+    for (uint32_t at = lanes.thread; at < vectors; at += IST_CUDA_SUM_WIDTH * lanes.count) {
+        float sums[IST_CUDA_SUM_WIDTH][4u * Type::per_word] = {};
+#pragma unroll 1
+        for (uint32_t first = 0; first < stride; first += IST_CUDA_REDUCE_DEPTH) {
+            ist_cuda_sum_some<Type>(src + first, weight == NULL ? NULL : weight + first,
+                                    stride - first, at, lanes.count, vectors, sums);
+        }
+#pragma unroll
+        for (uint32_t w = 0; w < IST_CUDA_SUM_WIDTH; ++w) {
+            const float *sum = sums[w];
+            if (at + w * lanes.count < vectors) {
+                ist_cuda_store_vector(dst + (uint64_t)(at + w * lanes.count) * 16u,
+                                      make_uint4(Type::pack(sum), Type::pack(sum + Type::per_word),
+                                                 Type::pack(sum + 2u * Type::per_word),
+                                                 Type::pack(sum + 3u * Type::per_word)));
+            }
+        }
+    }
+}
+
+/** One element of a row at any address, without the sources that are NULL. */
+template <typename Type>
+IST_DEVICE_FN void ist_cuda_sum_element(unsigned char *dst, const void *const *src,
+                                        const float *weight, uint32_t stride, uint64_t offset)
+{
+    float sum = 0.0f;
+#pragma unroll 1
+    for (uint32_t source = 0; source < stride; ++source) {
+        const unsigned char *from = (const unsigned char *)src[source];
+        uint32_t word = 0;
+        float value[2];
+        for (uint32_t i = 0; from != NULL && i < sizeof(typename Type::bits); ++i) {
+            word |= (uint32_t)from[offset + i] << (8u * i);
+        }
+        Type::unpack(word, value);
+        sum = from == NULL ? sum
+                           : __fmaf_rn(value[0], weight == NULL ? 1.0f : weight[source], sum);
+    }
+    const float pair[2] = {sum, 0.0f};
+    uint32_t word = Type::pack(pair);
+    for (uint32_t i = 0; i < sizeof(typename Type::bits); ++i) {
+        dst[offset + i] = (unsigned char)(word >> (8u * i));
+    }
+}
+
+/** All sums of a batch. Not inlined: it is long, and kernels sum at several places. */
+template <typename Type>
+IST_CUDA_OUTLINED void ist_cuda_sum_rows(ist_cuda_lanes lanes, ist_row_sums batch)
+{
+    uint64_t bytes = batch.elements * sizeof(typename Type::bits);
+#pragma unroll 1
+    for (uint32_t row = 0; row < batch.row_count; ++row) {
+        const void *const *src = batch.src + row * batch.stride;
+        const float *weight = batch.weight == NULL ? NULL : batch.weight + row * batch.stride;
+        uint64_t bits = (uint64_t)batch.dst[row];
+        if (bits == 0) {
+            continue;
+        }
+        for (uint32_t i = 0; i < batch.stride; ++i) {
+            bits |= (uint64_t)src[i];
+        }
+        uint32_t vectors = (bits & 15u) == 0 ? (uint32_t)(bytes / 16u) : 0u;
+        ist_cuda_sum_vectors<Type>(lanes, (char *)batch.dst[row], src, weight, batch.stride,
+                                   vectors);
+        uint64_t at = (uint64_t)vectors * 16u + lanes.thread * sizeof(typename Type::bits);
+#pragma unroll 1
+        for (; at < bytes; at += lanes.count * sizeof(typename Type::bits)) {
+            ist_cuda_sum_element<Type>((unsigned char *)batch.dst[row], src, weight, batch.stride,
+                                       at);
+        }
+    }
+}
+
+IST_DEVICE_FN void ist_row_reduce_batch(ist_coop *coop, const ist_row_sums *batch)
+{
+    if (batch->dtype == IST_BF16) {
+        ist_cuda_sum_rows<ist_cuda_bf16>(ist_cuda_lanes_of(coop), *batch);
+    } else if (batch->dtype == IST_F16) {
+        ist_cuda_sum_rows<ist_cuda_f16>(ist_cuda_lanes_of(coop), *batch);
+    } else if (batch->dtype == IST_F32) {
+        ist_cuda_sum_rows<ist_cuda_f32>(ist_cuda_lanes_of(coop), *batch);
+    }
+}
+
+/* ---- one sum ---------------------------------------------------------------------------------- */
+
 IST_DEVICE_FN int ist_cuda_reduce_aligned(const ist_cuda_reduction *job)
 {
     int aligned = ((uint64_t)job->dst & 15u) == 0 && ist_cuda_is_global(job->dst);

@@ -191,3 +191,35 @@ void ist_row_reduce(ist_coop *coop, void *dst, const void *const *src, const flo
     sim_row_charge(coop, dst, NULL, bytes);
     sim_device_row(coop, dst, bytes, true, "row_reduce");
 }
+
+/* One sum of a batch: sources that are NULL are left out. */
+static void sim_row_sum(ist_coop *coop, const ist_row_sums *batch, uint32_t row)
+{
+    const void *src[IST_ROW_TARGETS_MAX];
+    float weight[IST_ROW_TARGETS_MAX];
+    size_t first = (size_t)row * batch->stride;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < batch->stride; ++i) {
+        if (batch->src[first + i] != NULL) {
+            src[count] = batch->src[first + i];
+            weight[count++] = batch->weight != NULL ? batch->weight[first + i] : 0.0f;
+        }
+    }
+    if (batch->dst[row] == NULL) {
+        return;
+    }
+    ist_row_reduce(coop, batch->dst[row], src, batch->weight != NULL ? weight : NULL, count,
+                   batch->elements, batch->dtype);
+}
+
+void ist_row_reduce_batch(ist_coop *coop, const ist_row_sums *batch)
+{
+    if (batch->stride > IST_ROW_TARGETS_MAX) {
+        sim_device_fault(coop, NULL, "row_reduce_batch", "%u sources, at most %u", batch->stride,
+                         IST_ROW_TARGETS_MAX);
+        return;
+    }
+    for (uint32_t row = 0; row < batch->row_count; ++row) {
+        sim_row_sum(coop, batch, row);
+    }
+}

@@ -48,7 +48,17 @@ void ist_point(ist_coop *coop, const char *name)
     sim_rank *rank = coop->actor.rank;
     sim_world *world = rank->world;
     if (world->explore != NULL) {
-        world->explore->agents[coop->actor.agent].phase = name;
+        sim_agent *agent = &world->explore->agents[coop->actor.agent];
+        agent->phase = name;
+        agent->label = 0;
+    }
+    if (world->watched) {
+        const ist_sim_event event = {.at_ps = world->now_ps,
+                                     .kind = IST_SIM_POINT,
+                                     .rank = (int32_t)rank->index,
+                                     .peer = -1,
+                                     .value = rank->op_number};
+        sim_watch_event(world, &event, name);
     }
     if (!sim_faults_have_points(world->faults)) {
         return;

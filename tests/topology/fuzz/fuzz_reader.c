@@ -5,11 +5,14 @@
  * FUZZ_WRITERS, chosen by the bytes, goes through the writers too.
  */
 #include "topo_check.h"
+#include "topo_cluster.h"
 #include "topo_json.h"
 #include "topo_load.h"
 #include "topo_nccl.h"
 #include "topo_show.h"
+#include "topo_synthetic.h"
 
+#include <hwloc.h>
 #include <isthmus/backend.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,14 +23,20 @@
 #define READER_GRAPHS 3
 #define READER_JSON 4
 #define READER_LINE 5
+#define READER_SYNTHETIC 6
 
 #ifndef FUZZ_READER
 #define FUZZ_READER 0 /* any */
 #endif
+#define LINE_BYTES 512u
+#define LINE_NODES 64u /* of a graph that every execution builds; larger ones, one in FUZZ_LARGE */
+#define FUZZ_LARGE 64u
+
 #ifndef FUZZ_WRITERS
 #define FUZZ_WRITERS 8u
 #endif
 
+int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static bool has(const uint8_t *data, size_t size, const char *text)
@@ -49,7 +58,8 @@ static bool is_mine(const uint8_t *data, size_t size)
     case READER_HWLOC: return xml && has(data, size, "<topology");
     case READER_GRAPHS: return xml && has(data, size, "<graphs");
     case READER_JSON: return json;
-    case READER_LINE: return !xml && !json;
+    case READER_LINE:
+    case READER_SYNTHETIC: return !xml && !json && size < LINE_BYTES;
     default: return true;
     }
 }
@@ -94,12 +104,59 @@ static void write_all(const topo_graph *graph)
     topo_text_free(&other);
 }
 
+/* What a line says survives being printed. Whether its graph is to be built now. */
+static bool line_again(const uint8_t *data, size_t size)
+{
+    char line[LINE_BYTES];
+    char text[4 * LINE_BYTES];
+    ist_cluster cluster;
+    ist_cluster again;
+    memcpy(line, data, size);
+    line[size] = '\0';
+    if (topo_is_synthetic(line)) {
+        return false;
+    }
+    if (ist_cluster_parse(line, &cluster) != IST_OK) {
+        return true;
+    }
+    must(ist_cluster_print(&cluster, text, sizeof(text), NULL) == IST_OK);
+    must(ist_cluster_parse(text, &again) == IST_OK);
+    must(memcmp(&cluster, &again, sizeof(cluster)) == 0);
+    return cluster.gpus_per_node + cluster.nics_per_node + cluster.socket_count <= LINE_NODES ||
+           sum_of(data, size) % FUZZ_LARGE == 0;
+}
+
+static bool synthetic_is(const uint8_t *data, size_t size)
+{
+    char line[LINE_BYTES];
+    memcpy(line, data, size);
+    line[size] = '\0';
+    return topo_is_synthetic(line);
+}
+
+/* hwloc looks for its components when the first topology is made, and forgets them with the last:
+ * one that stays makes all others cheap. */
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    static hwloc_topology_t kept;
+    (void)argc;
+    (void)argv;
+    must(FUZZ_READER != READER_SYNTHETIC || hwloc_topology_init(&kept) == 0);
+    return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     topo_graph *graph = NULL;
     topo_load_options options = {.machine_max = 4};
     if (!is_mine(data, size)) {
         return -1;
+    }
+    if (FUZZ_READER == READER_SYNTHETIC && !synthetic_is(data, size)) {
+        return -1;
+    }
+    if (FUZZ_READER == READER_LINE && !line_again(data, size)) {
+        return 0;
     }
     if (topo_load_bytes((const char *)data, size, "fuzz", &options, &graph) != IST_OK) {
         return 0;

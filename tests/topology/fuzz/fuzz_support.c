@@ -2,7 +2,8 @@
 /* What the readers need from the rest of the library, so that a fuzz target is made of them alone:
  * memory without limits of its own, errors that are counted and forgotten.
  */
-#include <isthmus/backend.h>
+#include "ist_internal.h"
+
 #include <stdlib.h>
 
 void *ist_alloc(size_t count, size_t bytes)
@@ -20,6 +21,24 @@ ist_status ist_raise(ist_status status, const ist_error *details, const char *fo
     (void)details;
     (void)format;
     return status;
+}
+
+ist_status ist_fail(const ist_world *world, ist_status status, const char *object,
+                    const char *operation, const char *format, ...)
+{
+    (void)world;
+    (void)object;
+    (void)operation;
+    (void)format;
+    return status;
+}
+
+ist_status ist_fail_null(const ist_world *world, const char *argument, const char *operation)
+{
+    (void)world;
+    (void)argument;
+    (void)operation;
+    return IST_ERR_NULL;
 }
 
 void ist_log(ist_log_level level, const char *format, ...)

@@ -104,6 +104,18 @@ typedef enum ist_explore_option {
                                      and loads are explored */
 } ist_explore_option;
 
+/** What a watcher is told: an event of the log, or a point that is in no fault plan; and whose it is. */
+typedef struct ist_watched {
+    ist_sim_event event; /**< as in the log */
+    uint64_t step;       /**< operation number in the schedule, as in ist_access */
+    int32_t actor; /**< rank of the block that caused it; -1: a program, a queue or the network did */
+    int32_t block; /**< of its kernel, or -1 */
+    const char *name;   /**< KERNEL_BEGIN, KERNEL_END, POINT: whose name it is, or NULL when the log
+                             keeps no names (ist_sim_desc.log_capacity); only during the call */
+    const char *kernel; /**< of the block, or "" */
+    const char *phase;  /**< ist_point() that the block passed last, or "" */
+} ist_watched;
+
 /** How to explore. Zero means default. */
 typedef struct ist_explore_desc {
     uint32_t size;             /**< sizeof(ist_explore_desc) */
@@ -117,6 +129,9 @@ typedef struct ist_explore_desc {
     uint32_t reserved;         /**< zero */
     const char *replay; /**< what a report names to repeat it, e.g. a command line; the scheduler
                                    and seed are appended. NULL: those alone */
+    /** Told of every event as it happens; changes nothing, calls nothing of the library. NULL: nobody */
+    void (*watch)(void *context, const ist_watched *what);
+    void *watch_context; /**< for `watch` */
 } ist_explore_desc;
 
 /** What one schedule did. The library fills it up to `size`; pointers are the caller's. */

@@ -174,6 +174,36 @@ IST_API_UNSTABLE ist_status ist_op_parse(const char *text, ist_op_desc *op);
 IST_API_UNSTABLE ist_status ist_profile_parse(const char *text, size_t bytes,
                                               ist_profile **profile);
 
+/**
+ * Opens a profile that is shipped with the library, by name.
+ *
+ * @param name     as "h200"; ist_profile_name() lists them
+ * @param profile  out: close it with ist_profile_close()
+ * @return IST_OK; IST_ERR_NULL; IST_ERR_ARGUMENT naming those there are; IST_ERR_MEMORY
+ */
+IST_API_UNSTABLE ist_status ist_profile_open(const char *name, ist_profile **profile);
+
+/**
+ * Names of the shipped profiles, in alphabetical order.
+ *
+ * @return static text; NULL past the last one
+ */
+IST_API_UNSTABLE const char *ist_profile_name(uint32_t index);
+
+/**
+ * The cluster in one line, with the constants of a profile in place of its own: what gives a
+ * simulated world (ist_world_desc.cluster) the times that the same profile gives an estimate.
+ *
+ * @param profile   whose measured links and steps are taken
+ * @param cluster   one line, or NULL for one node of eight
+ * @param text      out: the line with its NUL; NULL with capacity 0 asks for `needed` only
+ * @param needed    out: bytes of the text with its NUL; may be NULL unless `text` is
+ * @return IST_OK; IST_ERR_NULL; IST_ERR_PARSE (cluster); IST_ERR_RANGE for a value no cluster may
+ *         have; IST_ERR_SIZE
+ */
+IST_API_UNSTABLE ist_status ist_profile_cluster(const ist_profile *profile, const char *cluster,
+                                                char *text, size_t capacity, size_t *needed);
+
 /** Closes a profile. NULL is allowed. */
 IST_API_UNSTABLE void ist_profile_close(ist_profile *profile);
 /**@}*/
@@ -298,6 +328,22 @@ IST_API_UNSTABLE ist_status ist_group_simulate(ist_group *group, const ist_edit 
  */
 IST_API_UNSTABLE ist_status ist_group_end(ist_group *group, ist_group_mode mode,
                                           ist_estimate *estimate);
+
+/**
+ * Asks the backend's own library (NCCL's group simulation) how long one operation of a communicator
+ * would take, to stand beside the answer of ist_group_simulate(). Collective; BLOCKS, each step
+ * bounded: a communicator of the library's own is opened for the question, because one that has
+ * answered keeps traces of it. Nothing runs.
+ *
+ * @param op       all-reduce, all-gather, reduce-scatter or broadcast; kind and bytes are read
+ * @param time_ps  out
+ * @return IST_OK; argument errors; IST_ERR_UNSUPPORTED with the reason (no library, one that lacks
+ *         the function, an operation that it does not estimate); IST_ERR_TIMEOUT, IST_ERR_MISMATCH
+ *         naming a rank; IST_ERR_REMOTE with the library's words; IST_ERR_MEMORY; IST_ERR_ABORTED
+ * @threads the rank's own
+ */
+IST_API_UNSTABLE ist_status ist_op_reference(ist_comm *comm, const ist_op_desc *op,
+                                             uint64_t *time_ps);
 
 /** Closes a group without an answer. NULL is allowed. */
 IST_API_UNSTABLE void ist_group_drop(ist_group *group);

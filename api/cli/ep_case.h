@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A random expert-parallel exchange for tests: shape, routing, weights and data from one seed, and
+/* A random expert-parallel exchange: shape, routing, weights and data from one seed, and
  * the oracle that says what must come out. Tests reach the oracle through this header.
  */
 #ifndef EP_CASE_H
@@ -17,6 +17,7 @@ typedef struct ep_shape {
     uint64_t hidden;
     ist_dtype dtype;
     ist_ep_layout layout;
+    ist_ep_combine_order order; /* EXPERT_MAJOR; of the group, too */
     ist_ep_id_kind id_kind;
     uint32_t masked_permille; /* entries of a thousand that are -1 */
     uint32_t uneven;          /* 1: 0 … tokens_max tokens a rank, the last rank none */

@@ -80,6 +80,7 @@ bool ep_case_init(ep_case *made, const ep_shape *shape)
         .hidden = shape->hidden,
         .dtype = shape->dtype,
         .layout = shape->layout,
+        .order = shape->order,
         .id_kind = shape->id_kind,
         .token_counts = made->token_counts,
         .topk_idx = made->topk_idx,

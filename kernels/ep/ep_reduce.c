@@ -1,0 +1,783 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Combine, reduced: each rank of experts sums its own rows of a token, and sends one row a token.
+ * EXPERT_MAJOR, in groups that were opened for it; all ranks are in one load/store team.
+ *
+ * Send half (as the home of tokens):
+ *   1 tell     expert rank e is served by block e % blocks: its report word is opened, then it gets
+ *              the head, the descriptors of the dispatch, the weights as they are, the ready flag
+ * Receive half:
+ *   2 own      rows of this rank's own tokens are summed into its inbox; nobody is waited for
+ *   3 await    the ready flags of all homes; each block by itself. Where some are missing, or a head
+ *              is wrong, block 0 settles it: waits on, gives up, drops, says so
+ *   4 push     each block takes its share of the rows owed: sums a row of this rank's tensor in the
+ *              order of k, one fused chain in f32, rounds once, and stores it in the home's inbox
+ *   5 report   each block adds its share to the report word at each home
+ *   6 decide   whose rows count: the ranks whose report word is whole; one answer for all blocks,
+ *              by the rules of ep_decide.h, but before outputs are presented, not before they are
+ *              written: they can be written again
+ *   7 sum      each block takes its share of the tokens: the sums of the ranks in the order of their
+ *              first k, plain f32, rounded once
+ * Last block:
+ *   8 conclude the record, the group's state
+ *
+ * The report word. Before the ready flag the home sets it to the tag less IST_EP_SHARES; the blocks of
+ * an expert rank add IST_EP_SHARES together. So it equals the tag when all blocks have reported,
+ * whatever their number, and can be waited for as a flag.
+ *
+ * Orderings.
+ *   1    The report word and the home's metadata are written before a coop sync; the flag is a release
+ *        at system scope after it. Nobody adds to the word before it has acquired the flag.
+ *   2-5  Rows are stored before a coop sync, each addition is a release at system scope after it, and
+ *        the additions to a word are one release sequence: who finds it equal to the tag, by an
+ *        acquire, sees the rows of all blocks. This rank's own rows go the same way.
+ *   End  Nobody reads this rank's input but itself. Peers read its metadata, and wait for its flag, until
+ *        they report; a rank that never reports is dropped, gets nothing any more, and what it writes
+ *        late lands in its own part of the inbox, which nobody reads before a clean. So no answer
+ *        is needed, and nothing that was read can have been newer than it should: notices need no
+ *        fence.
+ */
+#include "ep_conclude.h"
+
+#define IST_EP_SHARES (UINT64_C(1) << 20) /* more than blocks of any launch */
+#define IST_EP_SUM_ROWS 16u               /* rows summed between two syncs */
+
+/** Scratch of a block, but for what is by rank. */
+typedef struct ist_ep_sum_rows {
+    const void *src[IST_EP_SUM_ROWS * IST_EP_TOPK_MAX]; /**< [K] a row, NULL: none */
+    void *dst[IST_EP_SUM_ROWS];                         /**< NULL: not owed */
+    ist_row_part parts[IST_EP_SUM_ROWS];                /**< descriptors */
+    uint32_t weight[IST_EP_SUM_ROWS * IST_EP_TOPK_MAX]; /**< bits of f32 */
+    uint32_t rank[IST_EP_SUM_ROWS * IST_EP_TOPK_MAX];   /**< of an entry's expert */
+    uint32_t home[IST_EP_SUM_ROWS];
+    uint32_t reserved[IST_EP_SUM_ROWS];
+} ist_ep_sum_rows; /* u8 [IST_EP_SUM_ROWS] desc_bytes follow */
+
+/** What a block knows of each rank; scratch. */
+typedef struct ist_ep_sum_peer {
+    uint32_t start;  /**< rows received from lower ranks */
+    uint8_t refused; /**< 1: never had its rows, or its descriptors name rows that do not exist */
+    uint8_t acked;   /**< 1: it has answered the dispatch */
+    uint8_t noticed; /**< 1: it has given this rank up */
+    uint8_t reserved;
+} ist_ep_sum_peer;
+
+/** Both, and u8 [R]: how the wait for each home ended, or why it is not served. */
+typedef struct ist_ep_sum_desk {
+    ist_ep_sum_rows *rows;
+    ist_ep_sum_peer *peers; /**< [R + 1] */
+} ist_ep_sum_desk;
+
+IST_DEVICE_FN uint8_t *ist_ep_desk_descs(const ist_ep_sum_desk *desk)
+{
+    return (uint8_t *)(desk->rows + 1);
+}
+
+IST_DEVICE_FN uint8_t *ist_ep_desk_homes(const ist_ep_op_view *op, const ist_ep_sum_desk *desk)
+{
+    return (uint8_t *)(desk->peers + op->ranks + 1u);
+}
+
+/** This block's scratch. Collective. */
+IST_DEVICE_FN ist_ep_sum_desk ist_ep_sum_desk_of(ist_coop *coop, const ist_ep_op_view *op)
+{
+    uint32_t descs = IST_EP_SUM_ROWS * (uint32_t)op->args->in.desc_bytes;
+    uint32_t peers = (op->ranks + 1u) * (uint32_t)sizeof(ist_ep_sum_peer) + op->ranks;
+    ist_ep_sum_desk desk;
+    desk.rows = (ist_ep_sum_rows *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS,
+                                                    (uint32_t)sizeof(ist_ep_sum_rows) + descs);
+    desk.peers = (ist_ep_sum_peer *)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, peers);
+    return desk;
+}
+
+/** What the dispatch has left about each rank; a sync must follow. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_sum_desk_fill(ist_coop *coop, const ist_ep_op_view *op,
+                                        const ist_ep_sum_desk *desk)
+{
+    const ist_ep_op_args *args = op->args;
+    const uint32_t *received = (const uint32_t *)(const void *)(args->handle + args->in.received);
+    const uint64_t *from = (const uint64_t *)(const void *)(args->handle + args->in.received_from);
+    const uint64_t *acked = (const uint64_t *)(const void *)(args->handle + args->in.acked);
+    IST_EACH_LANE (coop, peer, op->ranks + 1u) {
+        ist_ep_sum_peer *known = &desk->peers[peer];
+        known->start = received[peer];
+        if (peer < op->ranks) {
+            known->refused = (uint8_t)!ist_ep_is_in(from, peer);
+            known->acked = (uint8_t)ist_ep_is_in(acked, peer);
+        }
+    }
+}
+
+/* ---- send ------------------------------------------------------------------------------------- */
+
+/** What goes to one expert rank. The head names the dispatch whose rows are asked for. Lane. */
+IST_DEVICE_FN void ist_ep_fill_request(ist_coop *coop, const ist_ep_op_view *op,
+                                       const float *weights, uint32_t peer, ist_ep_parcel *parcel)
+{
+    const ist_ep_op_args *args = op->args;
+    const ist_ep_layout_map *at = &args->at;
+    const uint32_t *offsets = (const uint32_t *)(const void *)(args->handle + args->in.send_offset);
+    uint32_t rows = offsets[peer + 1u] - offsets[peer];
+    uint8_t *there = (uint8_t *)ist_window_peer(coop, op->dev, 0, op->base, peer);
+    ist_row_part *part = parcel->parts;
+    ist_ep_fill_head(op, 0, rows, &parcel->head);
+    parcel->head.window = 0;
+    parcel->head.offset = ist_ep_handle_of(args)->dispatch_tag;
+    parcel->first = offsets[peer];
+    part[0].dst = there + at->meta + op->rank * at->meta_bytes;
+    part[0].src = &parcel->head;
+    part[0].bytes = sizeof(ist_ep_head);
+    part[1].dst = there + at->descs + op->rank * at->descs_bytes + sizeof(ist_ep_stamp);
+    part[1].src = args->handle + args->in.descs + offsets[peer] * args->in.desc_bytes;
+    part[1].bytes = rows * args->in.desc_bytes;
+    part[2].dst = there + at->weights + op->rank * at->weights_bytes + sizeof(ist_ep_stamp);
+    part[2].src = weights;
+    part[2].bytes = rows != 0 ? 4u * (uint64_t)args->token_count * args->topk : 0;
+}
+
+/** Phase 1. Collective. */
+IST_DEVICE_FN void ist_ep_request_all(ist_coop *coop, const ist_ep_combine_args *args,
+                                      const ist_ep_op_view *op)
+{
+    const ist_dev_comm *dev = op->dev;
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
+    ist_ep_parcel *parcels = ist_ep_parcels_of(coop);
+    ist_wire_channel report = ist_ep_flag_of(op, IST_EP_ACK);
+    uint32_t count = 0;
+    IST_ROLLED
+    for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
+        count = ist_ep_served(op, first);
+        ist_ep_mark_active(coop, op, first, count, marks);
+        IST_EACH_LANE (coop, i, count) {
+            uint32_t peer = first + i * op->blocks;
+            ist_ep_fill_request(coop, op, args->weights, peer, &parcels[i]);
+            ist_store_u64(coop, ist_wire_word(coop, dev, report.words, peer),
+                          op->tag - IST_EP_SHARES, IST_RELAXED, IST_SCOPE_SYSTEM);
+        }
+        ist_coop_sync(coop);
+        IST_ROLLED
+        for (uint32_t i = 0; i < count; ++i) {
+            if (marks[i]) {
+                ist_row_copy_list(coop, parcels[i].parts, 3);
+            }
+        }
+        ist_point(coop, "ep.reduced.written");
+        ist_ep_raise(coop, op, IST_EP_READY, first, op->blocks, count, marks);
+    }
+}
+
+/* ---- as a rank of experts ----------------------------------------------------------------------- */
+
+/** Row `index` of all rows owed, this rank's own first: home and row of it. Lane. */
+IST_DEVICE_FN uint32_t ist_ep_owed_by(const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
+                                      uint32_t index, uint32_t *home)
+{
+    uint32_t own = desk->peers[op->rank + 1u].start - desk->peers[op->rank].start;
+    uint32_t source = op->rank;
+    if (index < own) {
+        *home = source;
+        return index;
+    }
+    index -= own;
+    IST_ROLLED
+    for (source = 0; source + 1u < op->ranks; ++source) {
+        uint32_t rows =
+            source == op->rank ? 0 : desk->peers[source + 1u].start - desk->peers[source].start;
+        if (index < rows) {
+            break;
+        }
+        index -= rows;
+    }
+    *home = source;
+    return index;
+}
+
+/** Finds places and descriptors of rows index, index + blocks, … Lane-parallel. */
+IST_DEVICE_FN void ist_ep_pick_owed(ist_coop *coop, const ist_ep_op_view *op,
+                                    const ist_ep_sum_desk *desk, uint32_t first, uint32_t count)
+{
+    const ist_ep_op_args *args = op->args;
+    const uint32_t *offsets = (const uint32_t *)(const void *)(args->handle + args->in.send_offset);
+    uint64_t bytes = args->in.desc_bytes;
+    uint64_t mine = op->base + args->at.partial + op->rank * args->at.partial_bytes;
+    const uint8_t *told = ist_ep_at(op, op->base + args->at.descs + sizeof(ist_ep_stamp));
+    IST_EACH_LANE (coop, i, count) {
+        uint32_t home = 0;
+        uint32_t row = ist_ep_owed_by(op, desk, first + i * op->blocks, &home);
+        int own = home == op->rank;
+        int served = !desk->peers[home].refused &&
+                     (own || ist_ep_desk_homes(op, desk)[home] == IST_WAIT_DONE);
+        const uint8_t *descs = own ? args->handle + args->in.descs + offsets[home] * bytes
+                                   : told + home * args->at.descs_bytes;
+        desk->rows->home[i] = home;
+        desk->rows->dst[i] =
+            served ? ist_window_peer(coop, op->dev, 0, mine + row * args->row_bytes, home) : NULL;
+        desk->rows->parts[i].dst = ist_ep_desk_descs(desk) + i * bytes;
+        desk->rows->parts[i].src = descs + row * bytes;
+        desk->rows->parts[i].bytes = served ? bytes : 0;
+    }
+}
+
+/** Row of this rank's tensor for an entry of a home's descriptor; NULL: it does not exist. Lane. */
+IST_DEVICE_FN const void *ist_ep_entry_of_home(const ist_ep_op_args *args, uint32_t home,
+                                               uint32_t entry, uint32_t local)
+{
+    const uint32_t *bases =
+        (const uint32_t *)(const void *)(args->handle + args->in.received_meta +
+                                         home * args->at.meta_bytes + sizeof(ist_ep_head));
+    uint64_t slots = (uint64_t)args->geometry.rank_count * args->geometry.tokens_max;
+    uint32_t expert = entry >> 16;
+    if (expert >= local) {
+        return NULL;
+    }
+    uint64_t slot = (uint64_t)bases[expert] + (entry & 0xffffu);
+    return slot < slots ? args->rows + (expert * slots + slot) * args->row_bytes : NULL;
+}
+
+/** Sources and weights of picked rows, a lane an entry. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_weigh_owed(ist_coop *coop, const ist_ep_combine_args *args,
+                                     const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
+                                     uint32_t count)
+{
+    const ist_ep_op_args *common = op->args;
+    uint32_t topk = common->topk;
+    uint32_t local = ist_ep_count_of(&common->geometry, op->rank);
+    const uint8_t *told = ist_ep_at(op, op->base + common->at.weights + sizeof(ist_ep_stamp));
+    IST_EACH_LANE (coop, n, count * topk) {
+        uint32_t i = ist_ep_over_topk(common, n);
+        uint32_t k = n - i * topk;
+        const uint32_t *desc =
+            (const uint32_t *)(const void *)(ist_ep_desk_descs(desk) + i * common->in.desc_bytes);
+        const void *from = NULL;
+        if (desk->rows->dst[i] != NULL && desc[1u + k] != IST_EP_ELSEWHERE) {
+            uint32_t home = desk->rows->home[i];
+            const uint32_t *weights =
+                home == op->rank
+                    ? (const uint32_t *)(const void *)args->weights
+                    : (const uint32_t *)(const void *)(told + home * common->at.weights_bytes);
+            from = ist_ep_entry_of_home(common, home, desc[1u + k], local);
+            if (from == NULL || desc[0] >= common->geometry.tokens_max) {
+                desk->peers[home].refused = 1;
+                from = NULL;
+            } else {
+                desk->rows->weight[n] = ist_load_u32(coop, weights + (uint64_t)desc[0] * topk + k,
+                                                     IST_RELAXED, IST_SCOPE_DEVICE);
+            }
+        }
+        desk->rows->src[n] = from;
+    }
+}
+
+/** Sums `rows` rows that the desk names. Collective. */
+IST_DEVICE_FN void ist_ep_sum_batch(ist_coop *coop, const ist_ep_op_args *args,
+                                    const ist_ep_sum_desk *desk, uint32_t rows, int weighted)
+{
+    ist_row_sums batch;
+    batch.dst = desk->rows->dst;
+    batch.src = desk->rows->src;
+    batch.weight = weighted ? (const float *)(const void *)desk->rows->weight : NULL;
+    batch.elements = args->dtype == IST_F32 ? args->row_bytes / 4u : args->row_bytes / 2u;
+    batch.stride = args->topk;
+    batch.row_count = rows;
+    batch.dtype = (ist_dtype)args->dtype;
+    batch.reserved = 0;
+    ist_row_reduce_batch(coop, &batch);
+}
+
+/** Phases 2 and 4: this block's rows of [first, end) of all that are owed. Collective. */
+IST_DEVICE_FN void ist_ep_pay_owed(ist_coop *coop, const ist_ep_combine_args *args,
+                                   const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
+                                   uint32_t first, uint32_t end)
+{
+    uint32_t count = 0;
+    IST_ROLLED
+    for (; first < end; first += count * op->blocks) {
+        count = 1;
+        while (count < IST_EP_SUM_ROWS && first + count * op->blocks < end) {
+            ++count;
+        }
+        ist_ep_pick_owed(coop, op, desk, first, count);
+        ist_coop_sync(coop);
+        ist_row_copy_list(coop, desk->rows->parts, count);
+        ist_coop_sync(coop);
+        ist_ep_weigh_owed(coop, args, op, desk, count);
+        ist_coop_sync(coop);
+        ist_ep_sum_batch(coop, op->args, desk, count, 1);
+        ist_coop_sync(coop); /* the desk is free again, and the rows are there */
+    }
+}
+
+/** The first row at or after `least` that is this block's. */
+IST_DEVICE_FN uint32_t ist_ep_first_owed(const ist_ep_op_view *op, uint32_t least)
+{
+    uint32_t first = op->block;
+    IST_ROLLED
+    while (first < least) {
+        first += op->blocks;
+    }
+    return first;
+}
+
+/* ---- the homes ---------------------------------------------------------------------------------- */
+
+/** Compares what the homes have sent with what they must have; a sync must follow. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_judge_homes(ist_coop *coop, const ist_ep_op_view *op,
+                                      const ist_ep_sum_desk *desk)
+{
+    uint64_t shape = ist_ep_shape(op->args);
+    uint64_t dispatch = ist_ep_handle_of(op->args)->dispatch_tag;
+    IST_EACH_LANE (coop, home, op->ranks) {
+        const ist_ep_head *head = (const ist_ep_head *)(const void *)ist_ep_at(
+            op, op->base + op->args->at.meta + home * op->args->at.meta_bytes);
+        if (ist_ep_desk_homes(op, desk)[home] == IST_WAIT_DONE) {
+            uint64_t tag = ist_load_u64(coop, &head->tag, IST_RELAXED, IST_SCOPE_SYSTEM);
+            uint64_t of = ist_load_u64(coop, &head->shape, IST_RELAXED, IST_SCOPE_SYSTEM);
+            uint64_t asked = ist_load_u64(coop, &head->offset, IST_RELAXED, IST_SCOPE_SYSTEM);
+            uint32_t rows = ist_load_u32(coop, &head->rows, IST_RELAXED, IST_SCOPE_SYSTEM);
+            int whole =
+                tag == op->tag && (desk->peers[home].refused ||
+                                   rows == desk->peers[home + 1u].start - desk->peers[home].start);
+            ist_ep_desk_homes(op, desk)[home] = of != shape || asked != dispatch
+                                                    ? (uint8_t)IST_EP_RESULT_SHAPE
+                                                : whole ? (uint8_t)IST_WAIT_DONE
+                                                        : (uint8_t)IST_EP_RESULT_BROKEN;
+        }
+    }
+}
+
+/** Whether some home is neither served nor masked. Lane. */
+IST_DEVICE_FN int ist_ep_homes_differ(const ist_ep_op_view *op, const uint8_t *homes)
+{
+    int differ = 0;
+    IST_ROLLED
+    for (uint32_t home = 0; home < op->ranks; ++home) {
+        differ |= homes[home] != IST_WAIT_DONE && homes[home] != IST_WAIT_MASKED;
+    }
+    return differ;
+}
+
+/** Block 0: waits on, gives up, drops who does not fit, and says so. @return ist_wire_outcome.
+ *  Collective. */
+IST_DEVICE_RARE_FN uint32_t ist_ep_settle(ist_coop *coop, ist_ep_op_view op, ist_ep_sum_desk desk,
+                                          ist_ep_late late)
+{
+    uint32_t outcome = ist_ep_begin_receive(coop, &op, &late, ist_ep_desk_homes(&op, &desk));
+    if ((outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) == 0) {
+        ist_ep_judge_homes(coop, &op, &desk);
+        outcome |= ist_ep_reject(coop, &op, ist_ep_desk_homes(&op, &desk));
+    }
+    ist_coop_sync(coop);
+    if (ist_coop_elect(coop)) {
+        ist_store_u64(coop, &op.state->settled, op.tag << IST_EP_SETTLED_BITS | outcome,
+                      IST_RELEASE, IST_SCOPE_DEVICE);
+    }
+    return outcome;
+}
+
+/** What block 0 has settled in this launch. @return ist_wire_outcome, or IST_WIRE_MORE: nothing yet.
+ *  Collective. */
+IST_DEVICE_FN uint32_t ist_ep_settled(ist_coop *coop, const ist_ep_op_view *op)
+{
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op->dev);
+    ist_coop_sync(coop);
+    if (ist_coop_elect(coop)) {
+        head->now = ist_load_u64(coop, &op->state->settled, IST_ACQUIRE, IST_SCOPE_DEVICE);
+    }
+    ist_coop_sync(coop);
+    uint64_t word = head->now;
+    ist_coop_sync(coop);
+    return word >> IST_EP_SETTLED_BITS == op->tag << IST_EP_SETTLED_BITS >> IST_EP_SETTLED_BITS
+               ? (uint32_t)word & ((1u << IST_EP_SETTLED_BITS) - 1u)
+               : (uint32_t)IST_WIRE_MORE;
+}
+
+/** Another block: waits until all homes are ready or masked, or block 0 has settled the matter. Its
+ *  waits are bounded. @return ist_wire_outcome. Collective. */
+IST_DEVICE_RARE_FN uint32_t ist_ep_await_settled(ist_coop *coop, ist_ep_op_view op,
+                                                 ist_ep_sum_desk desk)
+{
+    uint32_t outcome = IST_WIRE_MORE;
+    IST_ROLLED
+    while (outcome == IST_WIRE_MORE) {
+        uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, op.dev));
+        outcome = ist_ep_settled(coop, &op);
+        uint32_t missing =
+            ist_ep_await_slice(coop, &op, IST_EP_READY, start, ist_ep_desk_homes(&op, &desk));
+        ist_ep_judge_homes(coop, &op, &desk);
+        ist_coop_sync(coop);
+        int aborted = 0;
+        IST_ROLLED
+        for (uint32_t home = 0; missing != 0 && home < op.ranks; ++home) {
+            aborted |= ist_ep_desk_homes(&op, &desk)[home] == IST_WAIT_ABORTED;
+        }
+        if (aborted) {
+            outcome = IST_WIRE_ABORTED;
+        } else if (outcome == IST_WIRE_MORE &&
+                   !ist_ep_homes_differ(&op, ist_ep_desk_homes(&op, &desk))) {
+            outcome = IST_WIRE_DONE;
+        }
+    }
+    return outcome;
+}
+
+/** Phase 3. @return ist_wire_outcome; IST_WIRE_DONE: all homes that are active are served.
+ *  Collective. */
+IST_DEVICE_FN uint32_t ist_ep_await_homes(ist_coop *coop, const ist_ep_op_view *op,
+                                          const ist_ep_sum_desk *desk)
+{
+    ist_ep_late late;
+    uint32_t outcome = IST_WIRE_DONE;
+    late.start = ist_wire_now(coop, ist_wire_scratch_of(coop, op->dev));
+    late.waited =
+        ist_ep_await_slice(coop, op, IST_EP_READY, late.start, ist_ep_desk_homes(op, desk)) != 0;
+    late.alone = op->block == 0;
+    ist_ep_judge_homes(coop, op, desk);
+    ist_coop_sync(coop);
+    int differ = ist_ep_homes_differ(op, ist_ep_desk_homes(op, desk));
+    if (late.alone && (differ || op->out)) {
+        IST_RARELY(coop, outcome = ist_ep_settle(coop, *op, *desk, late));
+    } else if (differ) {
+        IST_RARELY(coop, outcome = ist_ep_await_settled(coop, *op, *desk));
+    }
+    return outcome;
+}
+
+/** Phase 5. The rows are there after a sync. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_report(ist_coop *coop, const ist_ep_op_view *op,
+                                 const ist_ep_sum_desk *desk)
+{
+    ist_wire_channel report = ist_ep_flag_of(op, IST_EP_ACK);
+    const uint64_t *from =
+        (const uint64_t *)(const void *)(op->args->handle + op->args->in.received_from);
+    uint64_t share = op->block == 0 ? IST_EP_SHARES - (op->blocks - 1u) : 1u;
+    IST_EACH_LANE (coop, home, op->ranks) {
+        /* Refused is also whose rows this rank has never had: it knows, and gets its report. */
+        if (ist_ep_desk_homes(op, desk)[home] == IST_WAIT_DONE &&
+            (!desk->peers[home].refused || !ist_ep_is_in(from, home))) {
+            (void)ist_fetch_add_u64(coop, ist_wire_word_at(coop, op->dev, report.words, home),
+                                    share, IST_RELEASE, IST_SCOPE_SYSTEM);
+        }
+    }
+}
+
+/* ---- as the home -------------------------------------------------------------------------------- */
+
+/** Who has reported, for operations that wait for nobody. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_glance_reports(ist_coop *coop, const ist_ep_op_view *op, uint8_t *results)
+{
+    ist_wire_channel report = ist_ep_flag_of(op, IST_EP_ACK);
+    IST_EACH_LANE (coop, peer, op->ranks) {
+        uint64_t word = ist_load_u64(coop, ist_wire_word(coop, op->dev, report.words, peer),
+                                     IST_ACQUIRE, IST_SCOPE_SYSTEM);
+        results[peer] = word == op->tag ? (uint8_t)IST_WAIT_DONE : (uint8_t)IST_WAIT_MASKED;
+    }
+}
+
+/** Phase 6, block 0 by itself. Collective. */
+IST_DEVICE_RARE_FN void ist_ep_reports_decide_apart(ist_coop *coop, ist_ep_op_view op,
+                                                    ist_ep_late late, uint32_t outcome)
+{
+    uint8_t *results = ist_ep_results(coop, op.ranks);
+    uint32_t failed = outcome & (IST_WIRE_LOST | IST_EP_MIXED);
+    if (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) {
+        ist_coop_sync(coop); /* nothing counts */
+    } else if (failed != 0 && !ist_wire_tolerant(op.dev)) {
+        ist_ep_glance_reports(coop, &op, results);
+    } else if (late.waited) {
+        outcome |= ist_ep_await_on(coop, op, IST_EP_ACK, late.start, results);
+    } else {
+        outcome |= ist_ep_await_peers(coop, &op, IST_EP_ACK, results);
+    }
+    ist_ep_publish(coop, &op, results, outcome);
+}
+
+/** Takes over the launch's decision. Unlike ist_ep_adopt(), without a look at what peers have sent:
+ *  this block has reported, so they may be further. Collective. */
+IST_DEVICE_RARE_FN ist_ep_decision ist_ep_reports_adopt(ist_coop *coop, ist_ep_op_view op,
+                                                        uint32_t alone)
+{
+    const uint64_t *verdict = (const uint64_t *)(const void *)ist_ep_at(&op, op.args->at.verdict);
+    uint8_t *results = ist_ep_results(coop, op.ranks);
+    ist_ep_decision decision;
+    uint64_t word = alone ? ist_ep_word_apart(&op) : ist_ep_await_decision(coop, op);
+    ist_coop_sync(coop);
+    decision.word = word;
+    decision.found = 0;
+    decision.outcome = word == 0 ? (uint32_t)IST_WIRE_ABORTED : (uint32_t)IST_WIRE_DONE;
+    decision.here = word != 0 && (word & IST_EP_DECIDED_APART) == 0;
+    decision.pending = 0;
+    decision.reserved = 0;
+    IST_EACH_LANE (coop, peer, op.ranks) {
+        uint64_t in = decision.here ? word >> peer
+                                    : ist_load_u64(coop, verdict + peer / 64u, IST_RELAXED,
+                                                   IST_SCOPE_DEVICE) >>
+                                          (peer % 64u);
+        results[peer] = in & 1u ? (uint8_t)IST_WAIT_DONE : (uint8_t)IST_WAIT_MASKED;
+    }
+    if (word != 0 && !decision.here) {
+        decision.outcome =
+            (uint32_t)ist_load_u64(coop, &op.state->outcome, IST_RELAXED, IST_SCOPE_DEVICE);
+    }
+    ist_coop_sync(coop);
+    return decision;
+}
+
+/** Phase 6. `outcome` is that of phase 3. Collective. */
+IST_DEVICE_FN ist_ep_decision ist_ep_reports_decide(ist_coop *coop, const ist_ep_op_view *op,
+                                                    uint32_t outcome)
+{
+    uint8_t *results = ist_ep_results(coop, op->ranks);
+    uint64_t claim = ist_ep_decision_number(op) | IST_EP_DECIDED_APART;
+    int may = ist_ep_may_decide_together(op);
+    ist_ep_late late;
+    ist_ep_decision decision;
+    decision.word = 0;
+    decision.found = op->before->decided_base;
+    decision.outcome = IST_WIRE_DONE;
+    decision.here = 1;
+    decision.pending = op->blocks > 1u;
+    decision.reserved = 0;
+    late.start = ist_wire_now(coop, ist_wire_scratch_of(coop, op->dev));
+    late.waited = 0;
+    late.alone = op->block == 0;
+    if (may && outcome == IST_WIRE_DONE) {
+        late.waited = ist_ep_await_slice(coop, op, IST_EP_ACK, late.start, results) != 0;
+    }
+    if (may && outcome == IST_WIRE_DONE && !late.waited) {
+        decision.word = ist_ep_decision_number(op);
+        IST_ROLLED
+        for (uint32_t peer = 0; peer < op->ranks; ++peer) {
+            decision.word |= (uint64_t)(results[peer] == IST_WAIT_DONE) << peer;
+        }
+        if (op->blocks > 1u && ist_coop_elect(coop)) {
+            decision.found = ist_ep_set_decision(coop, op, decision.word);
+        }
+        return decision;
+    }
+    if (may && late.alone) {
+        IST_RARELY(coop, late.alone = ist_ep_claim(coop, *op) == claim);
+    }
+    if (late.alone) {
+        IST_RARELY(coop, ist_ep_reports_decide_apart(coop, *op, late, outcome));
+    }
+    IST_RARELY(coop, decision = ist_ep_reports_adopt(coop, *op, late.alone));
+    return decision;
+}
+
+/** Tokens first, first + blocks, …: where the sums of their ranks lie, and whose they are.
+ *  Lane-parallel. */
+IST_DEVICE_FN void ist_ep_find_sums(ist_coop *coop, const ist_ep_combine_args *args,
+                                    const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
+                                    uint32_t first, uint32_t count)
+{
+    const ist_ep_op_args *common = op->args;
+    uint32_t topk = common->topk;
+    const uint8_t *handle = common->handle;
+    const int32_t *key = (const int32_t *)(const void *)(handle + common->in.key);
+    const int32_t *owner = (const int32_t *)(const void *)(handle + common->in.owner);
+    const uint32_t *row = (const uint32_t *)(const void *)(handle + common->in.row);
+    const uint8_t *sums = ist_ep_at(op, op->base + common->at.partial);
+    IST_EACH_LANE (coop, n, count * topk) {
+        uint32_t i = ist_ep_over_topk(common, n);
+        uint64_t entry = (uint64_t)(first + i * op->blocks) * topk + (n - i * topk);
+        uint32_t rank = (uint32_t)key[entry];
+        desk->rows->src[n] = rank < op->ranks ? sums + rank * common->at.partial_bytes +
+                                                    row[entry] * common->row_bytes
+                                              : NULL;
+        desk->rows->rank[n] = (uint32_t)owner[entry];
+        if (n == i * topk) {
+            desk->rows->dst[i] = args->out + (uint64_t)(first + i * op->blocks) * common->row_bytes;
+        }
+    }
+}
+
+/** Leaves out the ranks that do not count; a sync must follow. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_strike_sums(ist_coop *coop, const ist_ep_op_view *op,
+                                      const ist_ep_sum_desk *desk, uint32_t count)
+{
+    const uint8_t *results = ist_ep_results(coop, op->ranks);
+    IST_EACH_LANE (coop, n, count * op->args->topk) {
+        uint32_t rank = desk->rows->rank[n];
+        if (rank < op->ranks && (results[rank] != IST_WAIT_DONE || !desk->peers[rank].acked)) {
+            desk->rows->src[n] = NULL;
+        } else {
+            desk->rows->rank[n] = UINT32_MAX; /* not lacking */
+        }
+    }
+}
+
+/** Contributions that tokens lack, for the caller. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_count_lacking(ist_coop *coop, const ist_ep_combine_args *args,
+                                        const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
+                                        uint32_t first, uint32_t count)
+{
+    uint32_t topk = op->args->topk;
+    IST_EACH_LANE (coop, i, args->lost_counts != NULL ? count : 0u) {
+        uint32_t lacking = 0;
+        IST_ROLLED
+        for (uint32_t k = 0; k < topk; ++k) {
+            lacking += desk->rows->rank[i * topk + k] < op->ranks;
+        }
+        ist_store_u32(coop, (uint32_t *)&args->lost_counts[first + i * op->blocks], lacking,
+                      IST_RELAXED, IST_SCOPE_DEVICE);
+    }
+}
+
+/** How many of this block's tokens from `first` on are summed between two syncs. */
+IST_DEVICE_FN uint32_t ist_ep_sum_count(const ist_ep_op_view *op, uint32_t first)
+{
+    uint32_t count = 0;
+    IST_ROLLED
+    while (count < IST_EP_SUM_ROWS && first + count * op->blocks < op->args->token_count) {
+        ++count;
+    }
+    return count;
+}
+
+/** Phase 7. `found`: the first tokens are on the desk. Collective. */
+IST_DEVICE_FN void ist_ep_sum_all(ist_coop *coop, const ist_ep_combine_args *args,
+                                  const ist_ep_op_view *op, const ist_ep_sum_desk *desk, int found)
+{
+    uint32_t count = 0;
+    IST_ROLLED
+    for (uint32_t first = op->block; first < op->args->token_count; first += count * op->blocks) {
+        count = ist_ep_sum_count(op, first);
+        if (!found) {
+            ist_coop_sync(coop); /* the desk is free */
+            ist_ep_find_sums(coop, args, op, desk, first, count);
+        }
+        found = 0;
+        ist_ep_strike_sums(coop, op, desk, count); /* by the lane that found them */
+        ist_coop_sync(coop);
+        ist_ep_sum_batch(coop, op->args, desk, count, 0);
+        ist_ep_count_lacking(coop, args, op, desk, first, count);
+    }
+}
+
+/** Phases 6 and 7. Collective. */
+IST_DEVICE_FN ist_ep_decision ist_ep_gather(ist_coop *coop, const ist_ep_combine_args *args,
+                                            const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
+                                            uint32_t outcome)
+{
+    int found = op->block < op->args->token_count;
+    if (found) {
+        ist_ep_find_sums(coop, args, op, desk, op->block, ist_ep_sum_count(op, op->block));
+    }
+    ist_ep_decision decision = ist_ep_reports_decide(coop, op, outcome);
+    if (op->block == 0) {
+        ist_point(coop, "ep.reduced.decided");
+    }
+    while ((decision.outcome & IST_WIRE_ABORTED) == 0) {
+        ist_ep_sum_all(coop, args, op, desk, found);
+        if (ist_ep_confirm(coop, op, &decision)) {
+            break;
+        }
+        found = 0;
+        IST_RARELY(coop, decision = ist_ep_reports_adopt(coop, *op, 0));
+    }
+    return decision;
+}
+
+/* ---- the end -------------------------------------------------------------------------------------- */
+
+/** Looks for notices, where the last block finds them after a sync. One that comes later is found by
+ *  the next operation. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_glance_notices(ist_coop *coop, const ist_ep_op_view *op,
+                                         const ist_ep_sum_desk *desk)
+{
+    ist_wire wire = ist_ep_wire_of(op);
+    IST_EACH_LANE (coop, peer, op->ranks) {
+        uint64_t notice = ist_load_u64(coop, ist_wire_word(coop, wire.service, wire.notices, peer),
+                                       IST_RELAXED, IST_SCOPE_SYSTEM);
+        desk->peers[peer].noticed = notice >> IST_WIRE_EPOCH_BITS >= op->generation;
+    }
+}
+
+/** Somebody is missing, or this rank is out: why, and who must be told. @return what it adds to the
+ *  outcome. Collective. */
+IST_DEVICE_RARE_FN uint32_t ist_ep_reduced_missing(ist_coop *coop, ist_ep_op_view op)
+{
+    uint8_t *results = ist_ep_results(coop, op.ranks);
+    uint32_t outcome = ist_ep_settled(coop, &op);
+    outcome = outcome == IST_WIRE_MORE ? (uint32_t)IST_WIRE_DONE : outcome;
+    ist_ep_notify_silent(coop, op, results);
+    return outcome | ist_ep_look_again(coop, op);
+}
+
+/** Phase 8. Collective. */
+IST_DEVICE_FN void ist_ep_reduced_conclude(ist_coop *coop, const ist_ep_op_view *op,
+                                           const ist_ep_sum_desk *desk, uint32_t outcome)
+{
+    const uint8_t *results = ist_ep_results(coop, op->ranks);
+    uint64_t *whole = ist_ep_whole_of(coop, op->ranks);
+    int missing = outcome != IST_WIRE_DONE;
+    if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
+        uint64_t word = 0;
+        IST_ROLLED
+        for (uint32_t peer = 0; peer < op->ranks; ++peer) {
+            int here = results[peer] == IST_WAIT_DONE && desk->peers[peer].acked;
+            word = peer % 64u == 0 ? 0 : word;
+            word |= (uint64_t)here << (peer % 64u);
+            missing |= !here || desk->peers[peer].noticed;
+            if (ist_coop_elect(coop)) {
+                whole[peer / 64u] = word;
+            }
+        }
+        if (missing) {
+            IST_RARELY(coop, outcome |= ist_ep_reduced_missing(coop, *op));
+        }
+        ist_point(coop, "ep.reduced.ended");
+    }
+    ist_ep_write_record(coop, op, outcome);
+}
+
+/** Phases 2 to 7. Collective. */
+IST_DEVICE_FN ist_ep_decision ist_ep_reduced_receive(ist_coop *coop,
+                                                     const ist_ep_combine_args *args,
+                                                     const ist_ep_op_view *op,
+                                                     const ist_ep_sum_desk *desk)
+{
+    ist_ep_sum_desk_fill(coop, op, desk);
+    ist_coop_sync(coop);
+    uint32_t own = desk->peers[op->rank + 1u].start - desk->peers[op->rank].start;
+    uint32_t all = desk->peers[op->ranks].start;
+    ist_ep_pay_owed(coop, args, op, desk, op->block, own);
+    uint32_t outcome = ist_ep_await_homes(coop, op, desk);
+    ist_point(coop, "ep.reduced.ready");
+    if ((outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) == 0) {
+        ist_ep_pay_owed(coop, args, op, desk, ist_ep_first_owed(op, own), all);
+        ist_point(coop, "ep.reduced.pushed");
+        ist_ep_report(coop, op, desk);
+        ist_point(coop, "ep.reduced.reported");
+    }
+    ist_ep_decision decision = ist_ep_gather(coop, args, op, desk, outcome);
+    ist_point(coop, "ep.reduced.summed");
+    ist_ep_glance_notices(coop, op, desk);
+    return decision;
+}
+
+IST_KERNEL(ep_combine_reduced, ist_ep_combine_args)
+{
+    ist_ep_op_view op;
+    ist_ep_decision decision = {0, 0, 0, 0, 0, 0};
+    ist_ep_enter(coop, &args->op, &op);
+    op.stages = 0;
+    ist_ep_sum_desk desk = ist_ep_sum_desk_of(coop, &op);
+    uint32_t outcome = op.valid ? IST_WIRE_DONE : IST_EP_FOREIGN;
+    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_SEND)) {
+        ist_point(coop, "ep.reduced.begin");
+        ist_ep_request_all(coop, args, &op);
+        ist_point(coop, "ep.reduced.sent");
+    }
+    ist_ep_announce(coop, &op);
+    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_RECEIVE)) {
+        decision = ist_ep_reduced_receive(coop, args, &op, &desk);
+        outcome = decision.outcome;
+    }
+    if (ist_ep_is_last(coop, &op)) {
+        if (args->op.halves & IST_EP_RECEIVE) {
+            ist_ep_reduced_conclude(coop, &op, &desk, outcome);
+        }
+        ist_ep_advance(coop, &op, &decision, outcome);
+    }
+}

@@ -1,0 +1,742 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lanes of blocks for tests: stacks, turns, block syncs, and what the thread sanitizer is told. Each
+ * lane is a fiber of the sanitizer; switching between lanes orders nothing. The simulator below is not
+ * watched, so its calls are made as another fiber.
+ *
+ * What is ordered: lanes of a block by its syncs; a release of one block before every acquire of
+ * another that comes later (the schedulers of the simulator look at that more closely; here the
+ * question is only whether the lane that releases has met the lanes that wrote); a kernel after those
+ * that ended before it began. With LANES_ALONE=1 each block is looked at by itself: under faults
+ * rows of other ranks are read while they change, and judged afterwards.
+ */
+#define LANES_RUNTIME
+#include "lanes.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LANE_STACK (UINT64_C(1) << 18)
+#define LANE_SLOTS 8u
+#define LANE_SLOT_BYTES 65536u
+#define LANE_NO_SYNC 1u
+
+extern void *__tsan_get_current_fiber(void);
+extern void *__tsan_create_fiber(unsigned flags);
+extern void __tsan_destroy_fiber(void *fiber);
+extern void __tsan_switch_to_fiber(void *fiber, unsigned flags);
+extern void __tsan_acquire(void *object);
+extern void __tsan_release(void *object);
+extern void __tsan_read_range(void *address, unsigned long bytes);
+extern void __tsan_write_range(void *address, unsigned long bytes);
+extern void AnnotateIgnoreReadsBegin(const char *file, int line);
+extern void AnnotateIgnoreReadsEnd(const char *file, int line);
+extern void AnnotateIgnoreWritesBegin(const char *file, int line);
+extern void AnnotateIgnoreWritesEnd(const char *file, int line);
+const char *__tsan_default_options(void);
+
+extern int __tsan_get_report_mop(void *report, unsigned long n, int *thread, void **address,
+                                 int *size, int *write, int *atomic, void **trace,
+                                 unsigned long trace_size);
+extern int __tsan_get_report_thread(void *report, unsigned long n, int *thread,
+                                    unsigned long long *system, int *running, const char **name,
+                                    int *parent, void **trace, unsigned long trace_size);
+extern void __tsan_set_fiber_name(void *fiber, const char *name);
+extern void __sanitizer_symbolize_pc(void *pc, const char *format, char *text, size_t text_bytes);
+void __tsan_on_report(void *report);
+
+/* Reports come through __tsan_on_report(). */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void)
+{
+    return "log_path=/dev/null:exitcode=0:report_signal_unsafe=0:report_bugs=1:"
+           "suppress_equal_stacks=0:suppress_equal_addresses=0:history_size=2";
+}
+
+#define LANE_FRAMES 16u
+#define LANE_TEXT 512u
+
+static void say_access(const char *what, void *const *trace)
+{
+    char text[LANE_TEXT];
+    (void)fprintf(stderr, "  %s", what);
+    for (uint32_t i = 0; i < 6 && trace[i] != NULL; ++i) {
+        __sanitizer_symbolize_pc(trace[i], "%f %s:%l", text, sizeof(text));
+        (void)fprintf(stderr, "%s%s\n", i == 0 ? " in " : "         ", text);
+    }
+}
+
+/* The line of the source that an access is in. */
+static bool line_of(void *pc, char *line)
+{
+    char place[LANE_TEXT];
+    __sanitizer_symbolize_pc(pc, "%s:%l", place, sizeof(place));
+    char *colon = strrchr(place, ':');
+    long left = colon != NULL ? strtol(colon + 1, NULL, 10) : 0;
+    if (left == 0) {
+        return false;
+    }
+    *colon = 0;
+    FILE *file = fopen(place, "r");
+    bool found = file != NULL;
+    while (found && left-- > 0) {
+        found = fgets(line, LANE_TEXT, file) != NULL;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return found;
+}
+
+/* Lanes that write the same text at once, as "somebody found …" does: what they write is equal, or any
+   of it will do. */
+static bool write_the_same(void *one, void *other)
+{
+    char first[LANE_TEXT], second[LANE_TEXT];
+    return one == other || (line_of(one, first) && line_of(other, second) &&
+                            strcmp(first + strspn(first, " "), second + strspn(second, " ")) == 0);
+}
+
+/* Text that reads what other lanes may be writing, and where it does not matter which of the two it
+   sees: a rank is found broken by whoever looks first. */
+static const char *const tolerant[] = {"ist_ep_check_entries"};
+
+static bool is_tolerant(void *pc)
+{
+    char name[LANE_TEXT];
+    __sanitizer_symbolize_pc(pc, "%f", name, sizeof(name));
+    for (size_t i = 0; i < sizeof(tolerant) / sizeof(*tolerant); ++i) {
+        if (strcmp(name, tolerant[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the two lanes belong to one block; their fibers are named after it. */
+static bool in_one_block(void *report)
+{
+    const char *names[2] = {NULL, NULL};
+    for (unsigned long n = 0; n < 2; ++n) {
+        int thread, running, parent;
+        unsigned long long system;
+        void *trace[1];
+        (void)__tsan_get_report_thread(report, n, &thread, &system, &running, &names[n], &parent,
+                                       trace, 1);
+    }
+    return names[0] == NULL || names[1] == NULL || strcmp(names[0], names[1]) == 0;
+}
+
+static bool alone(void)
+{
+    const char *text = getenv("LANES_ALONE");
+    return text != NULL && text[0] == '1';
+}
+
+/* The first race ends the program. */
+__attribute__((visibility("default"))) void __tsan_on_report(void *report)
+{
+    void *traces[2][LANE_FRAMES] = {{NULL}};
+    int writes[2] = {0, 0};
+    for (unsigned long n = 0; n < 2; ++n) {
+        int thread, size, atomic;
+        void *address;
+        (void)__tsan_get_report_mop(report, n, &thread, &address, &size, &writes[n], &atomic,
+                                    traces[n], LANE_FRAMES);
+    }
+    if ((writes[0] && writes[1] && write_the_same(traces[0][0], traces[1][0])) ||
+        (is_tolerant(traces[0][0]) && is_tolerant(traces[1][0])) ||
+        (alone() && !in_one_block(report))) {
+        return;
+    }
+    (void)fprintf(stderr, "data race between lanes: no block sync lies between\n");
+    say_access(writes[1] ? "write" : "read", traces[1]);
+    say_access(writes[0] ? "write" : "read", traces[0]);
+    _exit(66);
+}
+
+/* Boost.Context, as in the simulator. */
+typedef struct lane_transfer {
+    void *context;
+    void *data;
+} lane_transfer;
+
+extern lane_transfer jump_fcontext(void *to, void *data);
+extern void *make_fcontext(void *stack_top, size_t stack_bytes, void (*entry)(lane_transfer));
+
+typedef struct lane {
+    void *context;
+    void *fiber; /* of the sanitizer */
+    uint8_t *stack;
+    struct lane_block *block;
+    uint32_t number;
+    uint32_t syncs; /* how many it has entered */
+    bool inside;    /* one whose other lanes are still to come */
+    bool ended;
+} lane;
+
+typedef struct lane_block {
+    lane lanes[LANES];
+    ist_coop *coop; /* NULL: free */
+    void (*body)(ist_coop *coop, const void *args);
+    const void *args;
+    void *turns;        /* context of whoever gives turns */
+    uint64_t answer[2]; /* of the collective calls that sync: in turn */
+    uint32_t entered;   /* lanes in the sync that is on */
+    uint32_t calls[LANES];
+    uint64_t released; /* object of the sanitizer, which wants 8 bytes: what this block releases */
+    uint64_t met[2];   /* syncs, in turn */
+    uint8_t *scratch;
+    struct lane_block *next;
+} lane_block;
+
+static lane_block *blocks;
+static lane *now;
+static void *outside;  /* the sanitizer's fiber of all that is not a lane */
+static uint64_t ended; /* object of the sanitizer: kernels that have ended */
+static uint64_t drawn;
+
+/* Lanes alone are watched: not the simulator, nor what the C library does for it. */
+__attribute__((constructor)) static void outside_is_ignored(void)
+{
+    outside = __tsan_get_current_fiber();
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+
+__attribute__((destructor)) static void outside_was_ignored(void)
+{
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+
+uint32_t lanes_self(void)
+{
+    return now->number;
+}
+
+/* ---- stacks and turns ------------------------------------------------------------------------ */
+
+static uint32_t draw(uint32_t bound)
+{
+    drawn = drawn * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(drawn >> 33) % bound;
+}
+
+static void lane_main(lane_transfer transfer)
+{
+    lane *self = transfer.data;
+    lane_block *block = self->block;
+    block->turns = transfer.context;
+    __tsan_switch_to_fiber(self->fiber, LANE_NO_SYNC);
+    __tsan_acquire(&ended);
+    block->body(block->coop, block->args);
+    __tsan_release(&ended);
+    __tsan_switch_to_fiber(outside, LANE_NO_SYNC);
+    self->ended = true;
+    (void)jump_fcontext(block->turns, NULL);
+}
+
+static void *memory(size_t bytes)
+{
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) {
+        (void)fprintf(stderr, "no memory for lanes\n");
+        _exit(2);
+    }
+    return map;
+}
+
+static void lane_fiber(lane_block *block, uint32_t number)
+{
+    char name[32];
+    (void)snprintf(name, sizeof(name), "block %p", (void *)block);
+    block->lanes[number].fiber = __tsan_create_fiber(0);
+    __tsan_set_fiber_name(block->lanes[number].fiber, name);
+}
+
+/* A block that was killed in mid-kernel leaves its lanes where they were. */
+static void lane_block_bury(lane_block *block)
+{
+    for (uint32_t i = 0; i < LANES; ++i) {
+        if (!block->lanes[i].ended) {
+            __tsan_switch_to_fiber(block->lanes[i].fiber, LANE_NO_SYNC);
+            __tsan_release(&ended);
+            __tsan_switch_to_fiber(outside, LANE_NO_SYNC);
+            __tsan_destroy_fiber(block->lanes[i].fiber);
+            lane_fiber(block, i);
+        }
+    }
+    block->coop = NULL;
+}
+
+static lane_block *lane_block_take(ist_coop *coop)
+{
+    lane_block *found = NULL;
+    for (lane_block *block = blocks; block != NULL; block = block->next) {
+        if (block->coop == coop) {
+            lane_block_bury(block);
+        }
+        found = found == NULL && block->coop == NULL ? block : found;
+    }
+    if (found == NULL) {
+        found = memory(sizeof(*found));
+        found->scratch = memory(LANE_SLOTS * LANE_SLOT_BYTES);
+        for (uint32_t i = 0; i < LANES; ++i) {
+            found->lanes[i].stack = memory(LANE_STACK);
+            lane_fiber(found, i);
+        }
+        found->next = blocks;
+        blocks = found;
+    }
+    return found;
+}
+
+static void lane_turn(lane *next)
+{
+    now = next;
+    lane_transfer back = jump_fcontext(next->context, next);
+    next->context = back.context;
+}
+
+void lanes_run(ist_coop *coop, const void *args, void (*body)(ist_coop *coop, const void *args))
+{
+    lane_block *block = lane_block_take(coop);
+    block->coop = coop;
+    block->body = body;
+    block->args = args;
+    block->entered = 0;
+    drawn = ist_clock_ns(coop) * UINT64_C(0x9e3779b97f4a7c15) + ist_coop_block(coop);
+    memset(block->calls, 0, sizeof(block->calls));
+    for (uint32_t i = 0; i < LANES; ++i) {
+        lane *each = &block->lanes[i];
+        each->block = block;
+        each->number = i;
+        each->syncs = 0;
+        each->inside = false;
+        each->ended = false;
+        each->context = make_fcontext(each->stack + LANE_STACK - 64, LANE_STACK - 64, lane_main);
+    }
+    for (uint32_t left = LANES; left > 0;) {
+        lane *next = &block->lanes[draw(LANES)];
+        if (block->entered == left) {
+            (void)fprintf(stderr, "kernel: some lanes wait for lanes that have ended\n");
+            _exit(3);
+        }
+        if (!next->ended && !next->inside) {
+            lane_turn(next);
+            left -= next->ended;
+        }
+    }
+    block->coop = NULL;
+}
+
+/* All lanes meet. */
+void lanes_sync(ist_coop *coop)
+{
+    lane *self = now;
+    lane_block *block = self->block;
+    uint64_t *met = &block->met[self->syncs++ & 1u];
+    __tsan_release(met);
+    self->inside = true;
+    if (++block->entered == LANES) {
+        block->entered = 0;
+        for (uint32_t i = 0; i < LANES; ++i) {
+            block->lanes[i].inside = false;
+        }
+        /* What others can observe of a sync is the block's, once. */
+        __tsan_switch_to_fiber(outside, LANE_NO_SYNC);
+        (ist_coop_sync)(coop);
+        now = self;
+        __tsan_switch_to_fiber(self->fiber, LANE_NO_SYNC);
+    }
+    __tsan_switch_to_fiber(outside, LANE_NO_SYNC);
+    lane_transfer back = jump_fcontext(block->turns, NULL);
+    block->turns = back.context;
+    now = self;
+    __tsan_switch_to_fiber(self->fiber, LANE_NO_SYNC);
+    __tsan_acquire(met);
+}
+
+/* ---- calls of one lane ----------------------------------------------------------------------- */
+
+static bool releases(ist_order order)
+{
+    return order == IST_RELEASE || order == IST_ACQ_REL;
+}
+
+static lane *call_begin(ist_order order)
+{
+    lane *self = now;
+    if (releases(order)) {
+        __tsan_release(&self->block->released);
+    }
+    __tsan_switch_to_fiber(outside, LANE_NO_SYNC);
+    return self;
+}
+
+static void call_end(lane *self, ist_order order)
+{
+    now = self;
+    __tsan_switch_to_fiber(self->fiber, LANE_NO_SYNC);
+    if (order == IST_ACQUIRE || order == IST_ACQ_REL) {
+        for (lane_block *block = blocks; block != NULL; block = block->next) {
+            if (block != self->block) {
+                __tsan_acquire(&block->released);
+            }
+        }
+    }
+}
+
+#define LANE_CALL(order, statement)                                                                \
+    do {                                                                                           \
+        lane *self_ = call_begin(order);                                                           \
+        statement;                                                                                 \
+        call_end(self_, order);                                                                    \
+    } while (0)
+
+uint32_t lanes_load_u32(ist_coop *coop, const uint32_t *word, ist_order order, ist_scope scope)
+{
+    uint32_t value;
+    LANE_CALL(order, value = ist_load_u32(coop, word, order, scope));
+    return value;
+}
+
+uint64_t lanes_load_u64(ist_coop *coop, const uint64_t *word, ist_order order, ist_scope scope)
+{
+    uint64_t value;
+    LANE_CALL(order, value = ist_load_u64(coop, word, order, scope));
+    return value;
+}
+
+void lanes_store_u32(ist_coop *coop, uint32_t *word, uint32_t value, ist_order order,
+                     ist_scope scope)
+{
+    LANE_CALL(order, ist_store_u32(coop, word, value, order, scope));
+}
+
+void lanes_store_u64(ist_coop *coop, uint64_t *word, uint64_t value, ist_order order,
+                     ist_scope scope)
+{
+    LANE_CALL(order, ist_store_u64(coop, word, value, order, scope));
+}
+
+uint64_t lanes_fetch_add_u64(ist_coop *coop, uint64_t *word, uint64_t value, ist_order order,
+                             ist_scope scope)
+{
+    uint64_t before;
+    LANE_CALL(order, before = ist_fetch_add_u64(coop, word, value, order, scope));
+    return before;
+}
+
+uint64_t lanes_fetch_and_u64(ist_coop *coop, uint64_t *word, uint64_t value, ist_order order,
+                             ist_scope scope)
+{
+    uint64_t before;
+    LANE_CALL(order, before = ist_fetch_and_u64(coop, word, value, order, scope));
+    return before;
+}
+
+uint64_t lanes_compare_swap_u64(ist_coop *coop, uint64_t *word, uint64_t expected, uint64_t desired,
+                                ist_order order, ist_scope scope)
+{
+    uint64_t before;
+    LANE_CALL(order, before = ist_compare_swap_u64(coop, word, expected, desired, order, scope));
+    return before;
+}
+
+void lanes_fence(ist_coop *coop, ist_order order, ist_scope scope)
+{
+    LANE_CALL(order, ist_fence(coop, order, scope));
+}
+
+void *lanes_window_local(ist_coop *coop, const ist_dev_comm *dev, uint32_t window, uint64_t offset)
+{
+    void *address;
+    LANE_CALL(IST_RELAXED, address = ist_window_local(coop, dev, window, offset));
+    return address;
+}
+
+void *lanes_window_peer(ist_coop *coop, const ist_dev_comm *dev, uint32_t window, uint64_t offset,
+                        uint32_t peer)
+{
+    void *address;
+    LANE_CALL(IST_RELAXED, address = ist_window_peer(coop, dev, window, offset, peer));
+    return address;
+}
+
+uint64_t lanes_clock_ns(ist_coop *coop)
+{
+    uint64_t value;
+    LANE_CALL(IST_RELAXED, value = ist_clock_ns(coop));
+    return value;
+}
+
+int lanes_mask_active(ist_coop *coop, const ist_dev_comm *dev, uint32_t peer)
+{
+    int active;
+    LANE_CALL(IST_RELAXED, active = ist_mask_active(coop, dev, peer));
+    return active;
+}
+
+int lanes_mask_drop(ist_coop *coop, const ist_dev_comm *dev, const ist_dev_error *error)
+{
+    int dropped;
+    LANE_CALL(IST_RELEASE, dropped = ist_mask_drop(coop, dev, error));
+    return dropped;
+}
+
+int lanes_aborted(ist_coop *coop, const ist_dev_comm *dev)
+{
+    int aborted;
+    LANE_CALL(IST_RELAXED, aborted = ist_aborted(coop, dev));
+    return aborted;
+}
+
+uint64_t lanes_gin_signal_read(ist_coop *coop, const ist_dev_comm *dev, uint32_t context,
+                               uint32_t signal, ist_order order)
+{
+    uint64_t value;
+    LANE_CALL(order, value = ist_gin_signal_read(coop, dev, context, signal, order));
+    return value;
+}
+
+void lanes_gin_signal_reset(ist_coop *coop, const ist_dev_comm *dev, uint32_t context,
+                            uint32_t signal)
+{
+    LANE_CALL(IST_RELAXED, ist_gin_signal_reset(coop, dev, context, signal));
+}
+
+void lanes_gin_peer_clear(ist_coop *coop, const ist_dev_comm *dev, uint32_t peer)
+{
+    LANE_CALL(IST_RELAXED, ist_gin_peer_clear(coop, dev, peer));
+}
+
+/* ---- collective calls ------------------------------------------------------------------------ */
+
+/* The answer of lane 0, for all, after they met. Two places, so that lane 0 is never a call ahead of
+   a lane that has not read the last one. */
+static uint64_t broadcast(ist_coop *coop, uint64_t answer)
+{
+    lane *self = now;
+    lane_block *block = self->block;
+    uint64_t *place = &block->answer[block->calls[self->number]++ & 1u];
+    if (self->number == 0) {
+        *place = answer;
+    }
+    lanes_sync(coop);
+    return *place;
+}
+
+uint64_t lanes_coop_fetch_add(ist_coop *coop, uint64_t *word, uint64_t value, ist_order order,
+                              ist_scope scope)
+{
+    uint64_t before = 0;
+    lanes_sync(coop);
+    if (now->number == 0) {
+        LANE_CALL(order, before = ist_fetch_add_u64(coop, word, value, order, scope));
+    }
+    return broadcast(coop, before);
+}
+
+ist_wait_result lanes_coop_wait_word(ist_coop *coop, const ist_dev_comm *dev, const uint64_t *word,
+                                     uint64_t least, uint64_t deadline_ns, ist_scope scope)
+{
+    ist_wait_result result = IST_WAIT_DONE;
+    if (now->number == 0) {
+        LANE_CALL(IST_ACQUIRE,
+                  result = ist_coop_wait_word(coop, dev, word, least, deadline_ns, scope));
+    }
+    return (ist_wait_result)broadcast(coop, (uint64_t)result);
+}
+
+uint32_t lanes_coop_scan(ist_coop *coop, uint32_t *values, uint32_t count)
+{
+    uint32_t total = 0;
+    if (now->number == 0) {
+        __tsan_write_range(values, 4ul * count);
+        LANE_CALL(IST_RELAXED, total = ist_coop_scan(coop, values, count));
+    }
+    return (uint32_t)broadcast(coop, total);
+}
+
+void lanes_coop_rank_by_key(ist_coop *coop, const int32_t *keys, uint32_t count, uint32_t *ordinals,
+                            uint32_t *totals, uint32_t key_count)
+{
+    if (now->number == 0) {
+        __tsan_read_range((void *)(uintptr_t)keys, 4ul * count);
+        __tsan_write_range(ordinals, 4ul * count);
+        __tsan_write_range(totals, 4ul * key_count);
+        LANE_CALL(IST_RELAXED,
+                  ist_coop_rank_by_key(coop, keys, count, ordinals, totals, key_count));
+    }
+    lanes_sync(coop);
+}
+
+uint32_t lanes_wait_peers(ist_coop *coop, const ist_dev_comm *dev, const ist_peer_wait *wait,
+                          uint8_t *results)
+{
+    uint32_t missing = 0;
+    if (now->number == 0) {
+        __tsan_write_range(results, dev->rank_count);
+        LANE_CALL(IST_ACQUIRE, missing = ist_wait_peers(coop, dev, wait, results));
+    }
+    return (uint32_t)broadcast(coop, missing);
+}
+
+void lanes_gin_put(ist_coop *coop, const ist_dev_comm *dev, uint32_t context, uint32_t peer,
+                   uint32_t dst_window, uint64_t dst_offset, uint32_t src_window,
+                   uint64_t src_offset, uint64_t bytes, ist_gin_action remote,
+                   uint32_t local_counter)
+{
+    lanes_sync(coop);
+    if (now->number == 0) {
+        LANE_CALL(IST_RELEASE, ist_gin_put(coop, dev, context, peer, dst_window, dst_offset,
+                                           src_window, src_offset, bytes, remote, local_counter));
+    }
+}
+
+void lanes_gin_put_value(ist_coop *coop, const ist_dev_comm *dev, uint32_t context, uint32_t peer,
+                         uint32_t dst_window, uint64_t dst_offset, uint64_t value,
+                         ist_gin_action remote)
+{
+    lanes_sync(coop);
+    if (now->number == 0) {
+        LANE_CALL(IST_RELEASE, ist_gin_put_value(coop, dev, context, peer, dst_window, dst_offset,
+                                                 value, remote));
+    }
+}
+
+void lanes_gin_signal(ist_coop *coop, const ist_dev_comm *dev, uint32_t context, uint32_t peer,
+                      ist_gin_action remote)
+{
+    lanes_sync(coop);
+    if (now->number == 0) {
+        LANE_CALL(IST_RELEASE, ist_gin_signal(coop, dev, context, peer, remote));
+    }
+}
+
+void lanes_point(ist_coop *coop, const char *name)
+{
+    if (now->number == 0) {
+        LANE_CALL(IST_RELAXED, ist_point(coop, name));
+    }
+}
+
+/* ---- memory of the block ----------------------------------------------------------------------- */
+
+void *lanes_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes)
+{
+    (void)coop;
+    if (slot >= LANE_SLOTS || bytes > LANE_SLOT_BYTES) {
+        (void)fprintf(stderr, "scratch slot %u of %u bytes\n", slot, bytes);
+        _exit(2);
+    }
+    return now->block->scratch + slot * LANE_SLOT_BYTES;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static void reads(const void *address, uint64_t bytes)
+{
+    if (bytes != 0 && address != NULL) {
+        __tsan_read_range((void *)(uintptr_t)address, bytes);
+    }
+}
+
+static void writes(void *address, uint64_t bytes)
+{
+    if (bytes != 0 && address != NULL) {
+        __tsan_write_range(address, bytes);
+    }
+}
+
+/* Where this lane's part of a row begins: whole words, as some are others'. */
+static uint64_t part_at(uint64_t bytes, uint32_t number)
+{
+    return number == LANES ? bytes : bytes * number / LANES / 8u * 8u;
+}
+
+void lanes_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
+{
+    uint64_t from = part_at(bytes, now->number);
+    uint64_t count = part_at(bytes, now->number + 1u) - from;
+    if (dst == NULL || src == NULL) { /* the simulator reports it */
+        LANE_CALL(IST_RELAXED, ist_row_copy(coop, dst, src, bytes));
+        return;
+    }
+    if (count != 0) {
+        reads((const uint8_t *)src + from, count);
+        writes((uint8_t *)dst + from, count);
+        LANE_CALL(IST_RELAXED,
+                  ist_row_copy(coop, (uint8_t *)dst + from, (const uint8_t *)src + from, count));
+    }
+}
+
+void lanes_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const void *src,
+                         uint64_t bytes)
+{
+    reads(dst, count * sizeof(*dst));
+    for (uint32_t i = 0; i < count; ++i) {
+        lanes_row_copy(coop, dst[i], src, bytes);
+    }
+}
+
+void lanes_row_copy_batch(ist_coop *coop, const ist_row_batch *batch)
+{
+    reads(batch->places, batch->row_count * sizeof(*batch->places));
+    reads(batch->src, batch->row_count * sizeof(*batch->src));
+    for (uint32_t row = 0; row < batch->row_count; ++row) {
+        void *const *dst = batch->dst + (uint64_t)row * batch->stride;
+        reads(dst, batch->places[row] * sizeof(*dst));
+        for (uint32_t i = 0; i < batch->places[row]; ++i) {
+            if (dst[i] != NULL) {
+                lanes_row_copy(coop, dst[i], batch->src[row], batch->bytes);
+            }
+        }
+    }
+}
+
+void lanes_row_copy_list(ist_coop *coop, const ist_row_part *parts, uint32_t count)
+{
+    reads(parts, count * sizeof(*parts));
+    for (uint32_t i = 0; i < count; ++i) {
+        if (parts[i].bytes != 0) {
+            lanes_row_copy(coop, parts[i].dst, parts[i].src, parts[i].bytes);
+        }
+    }
+}
+
+void lanes_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes)
+{
+    uint64_t from = part_at(bytes, now->number);
+    uint64_t count = part_at(bytes, now->number + 1u) - from;
+    if (count != 0) {
+        writes((uint8_t *)dst + from, count);
+        LANE_CALL(IST_RELAXED, ist_row_fill(coop, (uint8_t *)dst + from, value, count));
+    }
+}
+
+void lanes_row_reduce(ist_coop *coop, void *dst, const void *const *src, const float *weight,
+                      uint32_t count, uint64_t elements, ist_dtype dtype)
+{
+    uint64_t width = dtype == IST_F32 ? 4u : 2u;
+    uint64_t from = part_at(elements, now->number);
+    uint64_t mine = part_at(elements, now->number + 1u) - from;
+    const void *parts[IST_ROW_TARGETS_MAX];
+    reads(src, count * sizeof(*src));
+    reads(weight, weight == NULL ? 0 : count * sizeof(*weight));
+    if (mine == 0 || count > IST_ROW_TARGETS_MAX) {
+        return;
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+        parts[i] = (const uint8_t *)src[i] + from * width;
+        reads(parts[i], mine * width);
+    }
+    writes((uint8_t *)dst + from * width, mine * width);
+    LANE_CALL(IST_RELAXED, ist_row_reduce(coop, (uint8_t *)dst + from * width, parts, weight, count,
+                                          mine, dtype));
+}
