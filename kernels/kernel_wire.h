@@ -389,15 +389,15 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const u
     ist_fence(coop, IST_ACQUIRE, IST_SCOPE_SYSTEM);
     uint64_t generation = ist_wire_generation(coop, dev);
     int evicted = ist_wire_evicted(coop, dev);
-    if (ist_coop_elect(coop)) {
-        head->noticed = (uint32_t)evicted;
-    }
     IST_ROLLED
     for (uint32_t first = 0; first < dev->rank_count; first += IST_WIRE_PIECE) {
         uint32_t left = dev->rank_count - first;
         uint32_t count = left < IST_WIRE_PIECE ? left : IST_WIRE_PIECE;
         ist_row_copy(coop, words, ist_wire_word(coop, wire->service, wire->notices, first),
                      count * 8u);
+        if (first == 0 && ist_coop_elect(coop)) {
+            head->noticed = (uint32_t)evicted;
+        }
         ist_coop_sync(coop);
         IST_EACH_LANE (coop, i, count) {
             uint32_t peer = first + i;

@@ -28,6 +28,7 @@ typedef struct cli_explore {
     uint64_t seed;      /* the first */
     uint64_t schedules; /* of each scenario; UINT64_MAX: as many as the time allows */
     uint64_t time_ns;   /* 0: no limit */
+    uint64_t patience_ns; /* a worker that takes longer for a block hangs */
     uint64_t shrink_max;
     uint32_t jobs;
     uint32_t reports_max;
@@ -66,7 +67,7 @@ uint64_t cli_explore_behind(const cli_explore *options, uint64_t place, uint32_t
 
 /* Runs a job; NULL: out of memory. Ends early behind a failure unless told to keep going. */
 json_t *cli_explore_work(const cli_explore *options, const cli_explore_job *job);
-/* The result of a seed that two workers have died of. */
+/* The result of a seed that two workers have died of, or have hung in. */
 json_t *cli_explore_crash(const cli_explore *options, uint64_t place);
 /* Serves jobs that come as lines on a socket until it ends; exit status of the worker. */
 int cli_explore_serve(const cli_explore *options, int socket);
@@ -134,8 +135,8 @@ uint32_t cli_explore_process(uint32_t *count);
 int cli_explore_listen(const cli_explore *options, char *note, size_t note_bytes);
 /* Connects to process 0, as long as it takes it to come; -1: it does not. */
 int cli_explore_connect(const cli_explore *options);
-/* The first line of a worker from elsewhere. */
-void cli_explore_hello(const cli_explore *options, char line[64]);
+/* Whether this is the first line of a worker of the same run, and from which process. */
+bool cli_explore_is_hello(const cli_explore *options, const char *line, uint32_t *process);
 
 /* ---- failures (cli_explore_fail.c, cli_explore_html.c) --------------------------------------- */
 

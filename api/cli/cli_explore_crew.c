@@ -57,7 +57,6 @@ bool cli_explore_crew_fork(cli_explore_crew *crew)
         (void)close(pair[0]);
         return false;
     }
-    ++crew->children;
     *worker = (cli_explore_worker){.socket = pair[0], .pid = pid, .greeted = true};
     return true;
 }
@@ -101,6 +100,13 @@ int cli_explore_crew_read(cli_explore_worker *worker)
     return worker->said.bytes[worker->said.length - 1u] == '\n' ? 1 : 0;
 }
 
+void cli_explore_crew_kill(const cli_explore_worker *worker)
+{
+    if (worker->pid > 0) {
+        (void)kill(worker->pid, SIGKILL);
+    }
+}
+
 void cli_explore_crew_drop(cli_explore_worker *worker)
 {
     if (worker->socket >= 0) {
@@ -116,8 +122,8 @@ void cli_explore_crew_drop(cli_explore_worker *worker)
 void cli_explore_crew_end(cli_explore_crew *crew)
 {
     for (uint32_t i = 0; i < crew->count; ++i) {
-        if (crew->workers[i].busy && crew->workers[i].pid > 0) {
-            (void)kill(crew->workers[i].pid, SIGKILL); /* what it does counts no more */
+        if (crew->workers[i].busy) {
+            cli_explore_crew_kill(&crew->workers[i]); /* what it does counts no more */
         }
         cli_explore_crew_drop(&crew->workers[i]);
     }

@@ -15,16 +15,18 @@ typedef struct cli_explore_worker {
     bool greeted; /* from elsewhere: its first line was right */
     bool busy;
     cli_explore_job job;
-    cli_text said; /* what came of its line so far */
+    double since_s; /* when it got the job, on the leader's clock */
+    cli_text said;  /* what came of its line so far */
 } cli_explore_worker;
 
 typedef struct cli_explore_crew {
     const cli_explore *options;
     cli_explore_worker workers[CLI_EXPLORE_WORKERS_MAX];
-    uint32_t count;    /* places used in `workers` */
-    uint32_t children; /* that were started in all */
-    int listening;     /* -1: nobody comes from elsewhere */
-    char note[4096];   /* file that tells where; "" for none */
+    uint32_t count;                     /* places used in `workers` */
+    uint32_t processes;                 /* of the launcher */
+    bool seen[CLI_EXPLORE_WORKERS_MAX]; /* processes from which somebody came */
+    int listening;                      /* -1: nobody comes from elsewhere */
+    char note[4096];                    /* file that tells where; "" for none */
 } cli_explore_crew;
 
 /* Forks a worker. False: it cannot be. */
@@ -35,6 +37,8 @@ void cli_explore_crew_admit(cli_explore_crew *crew);
 bool cli_explore_crew_give(cli_explore_worker *worker, const cli_explore_job *job);
 /* Reads what has come. 1: a whole line stands in said.bytes; 0: not yet; -1: the worker is gone. */
 int cli_explore_crew_read(cli_explore_worker *worker);
+/* Ends a child. */
+void cli_explore_crew_kill(const cli_explore_worker *worker);
 /* Closes its socket, and collects a child. */
 void cli_explore_crew_drop(cli_explore_worker *worker);
 /* All go home. */

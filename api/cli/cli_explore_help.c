@@ -27,6 +27,7 @@ const char *const cli_explore_help[] = {
     "\n"
     "how:\n"
     "  --jobs J                 worker processes here (default: one a core)\n"
+    "  --patience T             a worker that takes longer for 32 seeds hangs (default 2m)\n"
     "  --stop-on-first          end with the failure of the lowest seed (the default)\n"
     "  --keep-going             go on; failures of one kind are told once, with their number\n"
     "  --resume FILE            keep a journal in FILE; if it is there, go on where it ends\n"

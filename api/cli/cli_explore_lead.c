@@ -20,6 +20,7 @@
 #define AHEAD_MAX 4096u
 #define DEATHS_MAX 1000u
 #define TICK_MS 200
+#define LATE_S 30.0
 
 static const char speaker[] = "explore";
 static volatile sig_atomic_t interrupted;
@@ -165,14 +166,16 @@ static void lose(lead *l, cli_explore_worker *worker)
 
 static void hear_hello(lead *l, cli_explore_worker *worker)
 {
-    char hello[64];
-    cli_explore_hello(l->options, hello);
-    if (strcmp(worker->said.bytes, hello) != 0) {
+    uint32_t process = 0;
+    if (!cli_explore_is_hello(l->options, worker->said.bytes, &process)) {
         (void)cli_failed(speaker, "a process with other options wants to take part, and may not");
         cli_explore_crew_drop(worker);
         return;
     }
     worker->greeted = true;
+    if (process < CLI_EXPLORE_WORKERS_MAX) {
+        l->crew->seen[process] = true;
+    }
     cli_text_free(&worker->said);
     worker->said = (cli_text){.bytes = NULL};
 }
@@ -210,13 +213,29 @@ static uint32_t hand_out(lead *l)
         cli_explore_worker *worker = &l->crew->workers[i];
         cli_explore_job job;
         if (worker->socket >= 0 && worker->greeted && !worker->busy && !time_is_up(l) &&
-            next_job(l, &job) && !cli_explore_crew_give(worker, &job)) {
-            lose(l, worker);
+            next_job(l, &job)) {
+            worker->since_s = now_s();
+            if (!cli_explore_crew_give(worker, &job)) {
+                lose(l, worker);
+            }
         }
         busy += worker->socket >= 0 && worker->busy;
     }
     l->course->workers_max = busy > l->course->workers_max ? busy : l->course->workers_max;
     return busy;
+}
+
+/* Nobody answers for them any more: as if they had died. */
+static void lose_the_hung(lead *l)
+{
+    double longest_s = (double)l->options->patience_ns * 1e-9;
+    for (uint32_t i = 0; i < l->crew->count; ++i) {
+        cli_explore_worker *worker = &l->crew->workers[i];
+        if (worker->socket >= 0 && worker->busy && now_s() - worker->since_s > longest_s) {
+            cli_explore_crew_kill(worker);
+            lose(l, worker);
+        }
+    }
 }
 
 static void wait_for_some(lead *l)
@@ -244,10 +263,9 @@ static void wait_for_some(lead *l)
 
 static bool begin_crew(lead *l)
 {
-    uint32_t processes = 1;
-    (void)cli_explore_process(&processes);
+    (void)cli_explore_process(&l->crew->processes);
     l->crew->listening = -1;
-    if (processes > 1 || l->options->meet != NULL) {
+    if (l->crew->processes > 1 || l->options->meet != NULL) {
         l->crew->listening = cli_explore_listen(l->options, l->crew->note, sizeof l->crew->note);
         if (l->crew->listening < 0) {
             return false;
@@ -270,6 +288,7 @@ static void go_on(lead *l)
             break;
         }
         wait_for_some(l);
+        lose_the_hung(l);
         l->course->wall_s = now_s() - l->began_s;
         if (l->options->progress && l->course->wall_s - l->told_s > 0.5) {
             l->told_s = l->course->wall_s;
@@ -284,6 +303,21 @@ static void go_on(lead *l)
     }
 }
 
+/* Who comes when all is done must find somebody to say so. */
+static void wait_for_the_late(lead *l)
+{
+    double until_s = now_s() + LATE_S;
+    for (uint32_t process = 1; process < l->crew->processes && process < CLI_EXPLORE_WORKERS_MAX;) {
+        if (l->crew->seen[process]) {
+            ++process;
+        } else if (now_s() > until_s || interrupted != 0) {
+            return;
+        } else {
+            wait_for_some(l);
+        }
+    }
+}
+
 static int lead_with(lead *l)
 {
     int status = CLI_OK;
@@ -295,6 +329,7 @@ static int lead_with(lead *l)
     l->began_s = now_s();
     if (begin_crew(l)) {
         go_on(l);
+        wait_for_the_late(l);
     } else {
         status = CLI_FAILED;
     }
@@ -345,20 +380,36 @@ static pid_t fork_follower(const cli_explore *options)
     return pid;
 }
 
+/* The run is over when one of the workers says so; others may not even have met process 0. */
 int cli_explore_follow(const cli_explore *options)
 {
-    uint32_t running = 0, deaths = 0;
-    int how = 0, status = CLI_OK;
+    pid_t pids[256];
+    uint32_t deaths = 0, failed = 0;
+    int how = 0;
+    bool over = false;
     (void)signal(SIGINT, SIG_IGN);
     for (uint32_t i = 0; i < options->jobs; ++i) {
-        running += fork_follower(options) > 0;
+        pids[i] = fork_follower(options);
+        failed += pids[i] <= 0;
     }
-    while (running > 0 && waitpid(-1, &how, 0) > 0) {
-        bool died = WIFSIGNALED(how);
-        if (!died || ++deaths > DEATHS_MAX || fork_follower(options) <= 0) {
-            --running;
+    while (!over && failed < options->jobs) {
+        pid_t pid = waitpid(-1, &how, 0);
+        uint32_t i = 0;
+        while (i < options->jobs && pids[i] != pid) {
+            ++i;
         }
-        status = !died && WEXITSTATUS(how) != CLI_OK ? CLI_FAILED : status;
+        if (pid <= 0 || i == options->jobs) {
+            break;
+        }
+        over = WIFEXITED(how) && WEXITSTATUS(how) == CLI_OK;
+        pids[i] = WIFSIGNALED(how) && ++deaths <= DEATHS_MAX ? fork_follower(options) : -1;
+        failed += pids[i] <= 0;
     }
-    return status == CLI_OK ? CLI_OK : cli_failed(speaker, "process 0 was not met");
+    for (uint32_t i = 0; i < options->jobs; ++i) {
+        if (pids[i] > 0) {
+            (void)kill(pids[i], SIGKILL);
+            (void)waitpid(pids[i], NULL, 0);
+        }
+    }
+    return over ? CLI_OK : cli_failed(speaker, "process 0 was not met");
 }

@@ -70,13 +70,26 @@ static uint64_t job_key(void)
     return 0;
 }
 
-void cli_explore_hello(const cli_explore *options, char line[64])
+static uint64_t run_key(const cli_explore *options)
 {
     cli_text text = {.bytes = NULL};
     cli_explore_identity(options, &text);
     uint64_t key = cli_fold(key_of(text.failed ? "" : text.bytes), job_key());
     cli_text_free(&text);
-    (void)snprintf(line, 64, "isthmus-explore 1 %016" PRIx64 "\n", key);
+    return key;
+}
+
+static void hello(const cli_explore *options, char line[64])
+{
+    uint32_t count = 1, process = cli_explore_process(&count);
+    (void)snprintf(line, 64, "isthmus-explore 1 %016" PRIx64 " %u\n", run_key(options), process);
+}
+
+bool cli_explore_is_hello(const cli_explore *options, const char *line, uint32_t *process)
+{
+    uint64_t key = 0;
+    return sscanf(line, "isthmus-explore 1 %16" SCNx64 " %" SCNu32, &key, process) == 2 &&
+           key == run_key(options);
 }
 
 static void note_path(const cli_explore *options, char *path, size_t bytes)
@@ -196,7 +209,7 @@ static int connect_to(const char *host, const char *port)
 
 int cli_explore_connect(const cli_explore *options)
 {
-    char host[128], port[8], hello[64];
+    char host[128], port[8], line[64];
     const struct timespec pause = {.tv_nsec = TRY_NS};
     int made = -1;
     for (uint64_t waited_ns = 0; made < 0 && waited_ns < PATIENCE_S * UINT64_C(1000000000);
@@ -208,8 +221,8 @@ int cli_explore_connect(const cli_explore *options)
             (void)nanosleep(&pause, NULL);
         }
     }
-    cli_explore_hello(options, hello);
-    if (made >= 0 && write(made, hello, strlen(hello)) != (ssize_t)strlen(hello)) {
+    hello(options, line);
+    if (made >= 0 && write(made, line, strlen(line)) != (ssize_t)strlen(line)) {
         (void)close(made);
         made = -1;
     }

@@ -31,6 +31,7 @@ enum {
     OPTION_SEED,
     OPTION_SCHEDULES,
     OPTION_TIME,
+    OPTION_PATIENCE,
     OPTION_JOBS,
     OPTION_STOP,
     OPTION_KEEP,
@@ -55,6 +56,7 @@ static const struct option long_options[] = {
     {"seed", required_argument, NULL, OPTION_SEED},
     {"schedules", required_argument, NULL, OPTION_SCHEDULES},
     {"time", required_argument, NULL, OPTION_TIME},
+    {"patience", required_argument, NULL, OPTION_PATIENCE},
     {"jobs", required_argument, NULL, OPTION_JOBS},
     {"stop-on-first", no_argument, NULL, OPTION_STOP},
     {"keep-going", no_argument, NULL, OPTION_KEEP},
@@ -140,7 +142,7 @@ static int read_shape(cli_explore *options, int id, const char *text)
     return status;
 }
 
-static int read_time(cli_explore *options, const char *text)
+static int read_time(const char *name, const char *text, uint64_t *ns)
 {
     uint64_t minutes = 0;
     size_t length = strlen(text);
@@ -149,12 +151,12 @@ static int read_time(cli_explore *options, const char *text)
         memcpy(digits, text, length - 1);
         digits[length - 1] = '\0';
         if (cli_parse_number(digits, 1, 1000000, &minutes)) {
-            options->time_ns = minutes * UINT64_C(60000000000);
+            *ns = minutes * UINT64_C(60000000000);
             return CLI_OK;
         }
     }
-    if (!cli_parse_duration(text, &options->time_ns) || options->time_ns == 0) {
-        return cli_usage(speaker, "--time: '%s' is no duration such as 90s or 10m", text);
+    if (!cli_parse_duration(text, ns) || *ns == 0) {
+        return cli_usage(speaker, "--%s: '%s' is no duration such as 90s or 10m", name, text);
     }
     return CLI_OK;
 }
@@ -174,7 +176,8 @@ static int read_option(cli_explore *options, int id, const char *text)
     case OPTION_SEED: return read_number("seed", text, 0, UINT64_MAX / 2u, &options->seed);
     case OPTION_SCHEDULES:
         return read_number("schedules", text, 1, UINT64_C(1) << 40, &options->schedules);
-    case OPTION_TIME: return read_time(options, text);
+    case OPTION_TIME: return read_time("time", text, &options->time_ns);
+    case OPTION_PATIENCE: return read_time("patience", text, &options->patience_ns);
     case OPTION_JOBS:
         status = read_number("jobs", text, 1, 256, &value);
         options->jobs = (uint32_t)value;
@@ -246,6 +249,7 @@ int cli_explore_read(int argc, char **argv, cli_explore *options)
     int found;
     *options = (cli_explore){.out = ".",
                              .jobs = cores > 0 && cores <= 256 ? (uint32_t)cores : 1u,
+                             .patience_ns = UINT64_C(120000000000),
                              .shrink_max = 4000,
                              .reports_max = 8,
                              .progress = isatty(2) == 1};

@@ -160,7 +160,7 @@ json_t *cli_explore_crash(const cli_explore *options, uint64_t place)
     uint64_t seed = cli_explore_seed_of(options, place);
     const char *name = cli_explore_scenario_of(options, place)->name;
     ist_finding finding = {.status = IST_ERR_SYSTEM,
-                           .text = "crash: two workers have died while they ran this seed"};
+                           .text = "crash: two workers have died of this seed, or hung in it"};
     json_t *failure = failure_json(name, seed, "unknown", &finding);
     if (failure == NULL) {
         return NULL;

@@ -315,6 +315,35 @@ FIELD(ist_backend, ops, 40);
 FIELD(ist_backend, feature, 48);
 BYTES(ist_backend, 56);
 
+FIELD(ist_backend_coll, comm, 0);
+FIELD(ist_backend_coll, stream, 8);
+FIELD(ist_backend_coll, kind, 16);
+FIELD(ist_backend_coll, dtype, 20);
+FIELD(ist_backend_coll, reduction, 24);
+FIELD(ist_backend_coll, peer, 28);
+FIELD(ist_backend_coll, send, 32);
+FIELD(ist_backend_coll, recv, 40);
+FIELD(ist_backend_coll, count, 48);
+FIELD(ist_backend_coll, scale, 56);
+BYTES(ist_backend_coll, 64);
+
+FIELD(ist_backend_coll_info, library_version, 0);
+FIELD(ist_backend_coll_info, all_to_all_native, 4);
+FIELD(ist_backend_coll_info, library, 8);
+FIELD(ist_backend_coll_info, reason, 16);
+FIELD(ist_backend_coll_info, estimate_reason, 24);
+BYTES(ist_backend_coll_info, 32);
+
+/* coll.h */
+FIELD(ist_coll_info, size, 0);
+FIELD(ist_coll_info, opened, 4);
+FIELD(ist_coll_info, library_version, 8);
+FIELD(ist_coll_info, all_to_all_native, 12);
+FIELD(ist_coll_info, library, 16);
+FIELD(ist_coll_info, reason, 24);
+FIELD(ist_coll_info, estimate_reason, 32);
+BYTES(ist_coll_info, 40);
+
 /* team.h */
 FIELD(ist_team, rank_count, 0);
 FIELD(ist_team, rank, 4);

@@ -2,7 +2,7 @@
 /*
  * Topologies as programs see them: checks of arguments around what topology/ does.
  */
-#include "ist_internal.h"
+#include "ist_topology.h"
 #include "topo_check.h"
 #include "topo_choice.h"
 #include "topo_explain.h"
@@ -12,12 +12,7 @@
 #include "topo_show.h"
 
 #include <inttypes.h>
-#include <isthmus/unstable/topology.h>
 #include <string.h>
-
-struct ist_topology {
-    topo_graph *graph;
-};
 
 _Static_assert((int)IST_PATH_LOC == (int)TOPO_PATH_LOC && (int)IST_PATH_NVB == (int)TOPO_PATH_NVB &&
                    (int)IST_PATH_PIX == (int)TOPO_PATH_PIX &&
@@ -355,18 +350,36 @@ ist_status ist_topology_diff(const ist_topology *first, const ist_topology *seco
     return IST_OK;
 }
 
-/* ------------------------------------------------------------------------------------ comparing */
+/* ------------------------------------------------------------------------------------ clusters */
 
-/* Whether GIN reaches every rank, by the topology; else why not. */
-static uint32_t gin_predict(const topo_graph *graph, const topo_policy *policy, const char **reason)
+ist_status ist_topology_cluster(const ist_topology *topology, const ist_topology_policy *policy,
+                                char *text, size_t capacity, size_t *needed)
 {
-    uint32_t count = topo_policy_ranks(graph, policy);
-    *reason = policy->gin_off ? "GIN is switched off" : NULL;
-    for (uint32_t i = 0; i < count && *reason == NULL; i++) {
-        (void)topo_gpu_gin(graph, topo_policy_gpu(graph, policy, i), reason);
-    }
-    return *reason == NULL;
+    static const char operation[] = "topology.cluster";
+    topo_policy taken;
+    cost_machine machine;
+    cost_profile links;
+    ist_cluster cluster;
+    topo_text made = {0};
+    char line[1024];
+    IST_RETURN_IF_ERROR(ist_check_pointer(NULL, topology, "topology", operation));
+    IST_RETURN_IF_ERROR(check_text(text, capacity, needed, operation));
+    IST_RETURN_IF_ERROR(policy_take(topology->graph, policy, operation, &taken));
+    IST_RETURN_IF_ERROR(cost_of_graph(topology->graph, &machine, &links));
+    taken.ranks = NULL;
+    taken.rank_count = 0;
+    IST_RETURN_IF_ERROR(ist_cluster_parse(NULL, &cluster));
+    cost_to_cluster(&links, &cluster);
+    cluster.node_count = machine.node_count;
+    cluster.gpus_per_node = machine.gpus_per_node;
+    cluster.nics_per_node = taken.gin_off ? 0 : machine.nics_per_node;
+    cluster.nvlink_domain = topo_policy_lsa(topology->graph, &taken);
+    IST_RETURN_IF_ERROR(ist_cluster_print(&cluster, line, sizeof(line), NULL));
+    topo_text_add(&made, "%s", line);
+    return text_give(&made, operation, text, capacity, needed);
 }
+
+/* ------------------------------------------------------------------------------------ comparing */
 
 ist_status ist_topology_compare(const ist_topology *topology, const ist_topology_policy *policy,
                                 ist_comm *comm, ist_topology_comparison *comparison)
@@ -390,18 +403,15 @@ ist_status ist_topology_compare(const ist_topology *topology, const ist_topology
                               "policy has %" PRIu32 " ranks, the communicator %" PRIu32,
                               taken.rank_count, info.rank_count);
     }
-    ist_topology_comparison full = {.lsa_size_predicted = topo_policy_lsa(topology->graph, &taken),
-                                    .lsa_size_found = info.lsa_size,
-                                    .gin_found = info.gin_supported,
-                                    .gin_reason = info.gin_reason};
-    full.gin_predicted = gin_predict(topology->graph, &taken, &full.gin_reason_predicted);
-    full.difference_count = (full.lsa_size_predicted != full.lsa_size_found) +
-                            ((full.gin_predicted != 0) != (full.gin_found != 0));
+    const topo_formed found = {.rank_count = info.rank_count,
+                               .lsa_size = info.lsa_size,
+                               .gin = info.gin_supported != 0 ? TOPO_GIN_PROXY : TOPO_GIN_NONE,
+                               .gin_reason = info.gin_reason};
+    topo_report report;
+    topo_comm_compare(topology->graph, &taken, &found, false, &report);
+    ist_topology_comparison full = ist_topology_tell(&found, &report);
     if (full.difference_count > 0) {
-        ist_log(IST_LOG_INFO,
-                "topology.compare: load/store team of %" PRIu32 ", predicted %" PRIu32
-                "; GIN %" PRIu32 ", predicted %" PRIu32,
-                full.lsa_size_found, full.lsa_size_predicted, full.gin_found, full.gin_predicted);
+        ist_topology_warn(topology->graph, &found, &report);
     }
     ist_out_write(comparison, &full, sizeof(full));
     return IST_OK;

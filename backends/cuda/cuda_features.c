@@ -4,6 +4,7 @@
  * and the release of NCCL that is found, with a reason for every "no". Asks attributes and looks
  * symbols up; makes no context.
  */
+#include "cuda_coll.h"
 #include "cuda_features.h"
 #include "cuda_internal.h"
 #include "cuda_nccl.h"
@@ -203,6 +204,7 @@ static void add_nccl(void)
     if (reason == NULL) {
         snprintf(rows[row_count - 1u].text, TEXT_BYTES, "%s", cuda_nccl_device_abi());
     }
+    add_reason("native collectives", cuda_coll_reason());
     void *library = version != 0 ? dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL) : NULL;
 #define X(name, symbol, since) add_symbol(library, version, name, symbol, since);
     NCCL_FEATURE_LIST(X)

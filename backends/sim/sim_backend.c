@@ -505,12 +505,11 @@ static ist_status sim_comm_open(void *self, const ist_backend_comm_desc *desc, u
         return IST_ERR_KILLED;
     }
     IST_RETURN_IF_ERROR(sim_comm_join(rank, desc, &member));
-    bool gin = rank->world->cluster.nics_per_node > 0;
-    *info = (ist_backend_comm_info){
-        .lsa_rank = desc->rank % member->comm->lsa_size,
-        .lsa_size = member->comm->lsa_size,
-        .gin_supported = gin ? 1u : 0u,
-        .gin_reason = gin ? NULL : "the cluster description has no NICs (nics=0)"};
+    const topo_formed *choice = &member->comm->choice;
+    *info = (ist_backend_comm_info){.lsa_rank = desc->rank % choice->lsa_size,
+                                    .lsa_size = choice->lsa_size,
+                                    .gin_supported = choice->gin != TOPO_GIN_NONE ? 1u : 0u,
+                                    .gin_reason = choice->gin_reason};
     *number = sim_number(member);
     return IST_OK;
 }

@@ -6,6 +6,7 @@
 #include "sim_coll.h"
 #include "sim_explore.h"
 
+#include <isthmus/unstable/topology.h>
 #include <string.h>
 
 /* ---- exploring: what calls between programs order ---------------------------------------------- */
@@ -90,6 +91,19 @@ static ist_status sim_comm_new(sim_world *world, const ist_backend_comm_desc *de
     return IST_OK;
 }
 
+/* Held against another description of the machine, where IST_TOPOLOGY names one. */
+static ist_status sim_comm_announce(const sim_comm *comm, const uint32_t *world_ranks)
+{
+    const ist_topology_formed formed = {.size = sizeof(formed),
+                                        .rank_count = comm->rank_count,
+                                        .lsa_size = comm->lsa_size,
+                                        .lsa_size_max = comm->lsa_size_max,
+                                        .gin = (ist_gin_kind)comm->choice.gin,
+                                        .gin_reason = comm->choice.gin_reason,
+                                        .gpus = world_ranks};
+    return ist_topology_announce(NULL, &formed, NULL);
+}
+
 static ist_status sim_comm_form(sim_comm *comm)
 {
     uint32_t *world_ranks = ist_alloc(comm->rank_count, sizeof(*world_ranks));
@@ -99,11 +113,13 @@ static ist_status sim_comm_form(sim_comm *comm)
     for (uint32_t i = 0; i < comm->rank_count; ++i) {
         world_ranks[i] = comm->members[i].rank->index;
     }
-    comm->lsa_size = ist_cluster_lsa_size(&comm->world->cluster, world_ranks, comm->rank_count,
-                                          comm->lsa_size_max);
-    ist_free(world_ranks);
+    comm->choice = topo_cluster_choose(&comm->world->cluster, world_ranks, comm->rank_count,
+                                       comm->lsa_size_max);
+    comm->lsa_size = comm->choice.lsa_size;
     comm->formed = true;
-    return IST_OK;
+    ist_status status = sim_comm_announce(comm, world_ranks);
+    ist_free(world_ranks);
+    return status;
 }
 
 static ist_status sim_comm_missing(const sim_comm *comm, uint32_t rank, uint64_t waited_ns)

@@ -12,7 +12,7 @@
 #include "sim_log.h"
 #include "sim_pool.h"
 
-#include "topo_cluster.h"
+#include "topo_comm.h"
 
 #include <isthmus/backend.h>
 #include <isthmus/device.h>
@@ -329,6 +329,7 @@ struct sim_comm {
     uint32_t rank_count;
     uint32_t lsa_size;
     uint32_t joined;
+    topo_formed choice; /* load/store teams, and the way between them */
     bool formed;
     bool failed;         /* some member gave up before all had come */
     ist_status failure;  /* and why */

@@ -9,12 +9,14 @@
  *   3 send     home h is served by block h % blocks: the head (where the rows lie), the ready flag
  * Receive half (as the home of tokens):
  *   4 decide   who takes part: the ranks that answered this rank's dispatch and are ready now; one
- *              answer for all blocks, see ep_decide.h
- *   5 sum      each block takes its share of the tokens: the rows of a token in the order of k, one
- *              fused chain in f32, one rounding
- * Last block:
- *   6 look     for notices; then answer "I have read yours" to all that took part
- *   7 await    the answers of all homes, conclude
+ *              answer for all blocks, see ep_decide.h. What the handle says of a block's first
+ *              tokens is looked up before the wait
+ *   5 sum      each block takes its share of the tokens, or of parts of their rows where there are
+ *              more blocks than tokens: the rows of a token in the order of k, one fused chain in
+ *              f32, one rounding
+ *   6 answer   "I have read yours": each block adds its part to the word of each rank that took part
+ * Block 0, when all have left:
+ *   7 await    looks for notices; the answers of all homes; concludes
  *
  * Orderings: those of the dispatch. Rows are summed where they lie: in the expert rank's window or
  * staging, or in this rank's inbox. Stamps of the inbox are compared before the verdict and again
@@ -24,6 +26,10 @@
 
 #define IST_EP_TOKENS 16u   /* tokens summed between two syncs */
 #define IST_EP_PUT_ROWS 16u /* received rows whose entries are put between two syncs */
+
+/* With fewer tokens than blocks, blocks share a token: each sums a part of its row. */
+#define IST_EP_PART_BITS_MAX 3u
+#define IST_EP_PART_BYTES_MIN 1024u
 
 /** Tables of the handle; constant during this kernel. */
 typedef struct ist_ep_plan {
@@ -54,18 +60,18 @@ IST_DEVICE_FN ist_ep_plan ist_ep_plan_of(const ist_ep_op_args *args)
     return plan;
 }
 
-/** What this rank answered to a source: slot bases follow at (head + 1). */
+/** What this rank received from a source: slot bases follow at (head + 1). */
 IST_DEVICE_FN const ist_ep_head *ist_ep_given(const ist_ep_op_args *args, uint32_t source)
 {
     return (const ist_ep_head *)(const void *)(args->handle + args->in.received_meta +
                                                source * args->at.meta_bytes);
 }
 
-/** What a rank answered to this one. */
-IST_DEVICE_FN const ist_ep_ack *ist_ep_answer_of(const ist_ep_op_args *args, uint32_t peer)
+/** What a rank of experts said of this home's rows, where block 0 has decided apart. */
+IST_DEVICE_FN const ist_ep_head *ist_ep_owed_meta(const ist_ep_op_args *args, uint32_t peer)
 {
-    return (const ist_ep_ack *)(const void *)(args->handle + args->in.acks +
-                                              peer * args->at.ack_bytes);
+    return (const ist_ep_head *)(const void *)(args->handle + args->in.owed_meta +
+                                               peer * args->at.meta_bytes);
 }
 
 /** Rows of one expert in the expert-major shape. */
@@ -92,7 +98,7 @@ IST_DEVICE_FN ist_ep_run ist_ep_run_by_expert(const ist_ep_op_args *args, uint32
     const uint32_t *ends = (const uint32_t *)(ist_ep_given(args, home + 1u) + 1);
     ist_ep_run run;
     run.from = expert * ist_ep_slots(args) + bases[expert];
-    run.packed = head->ack_start;
+    run.packed = head->start;
     run.count = ends[expert] - bases[expert];
     IST_ROLLED
     for (uint32_t lower = 0; run.count != 0 && lower < expert; ++lower) {
@@ -107,7 +113,7 @@ IST_DEVICE_FN ist_ep_run ist_ep_run_by_rank(const ist_ep_op_args *args, const is
 {
     ist_ep_run run;
     run.from = (uint64_t)home * args->geometry.tokens_max;
-    run.packed = ist_ep_given(args, home)->ack_start;
+    run.packed = ist_ep_given(args, home)->start;
     run.count = plan->received[home + 1u] - plan->received[home];
     return run;
 }
@@ -267,7 +273,7 @@ IST_DEVICE_FN void ist_ep_pay(ist_coop *coop, const ist_ep_op_view *op, const is
         coop, IST_EP_SCRATCH_ROWS, entries * (uint32_t)(sizeof(ist_ep_entries) + 4u));
     owed.numbers = (uint32_t *)(owed.entries + entries);
     owed.message = op->base + args->at.stage_put_packed +
-                   ist_ep_given(args, home)->ack_start * args->at.message_bytes;
+                   ist_ep_given(args, home)->start * args->at.message_bytes;
     for (owed.first = 0; owed.first < rows; owed.first += IST_EP_PUT_ROWS) {
         owed.count = rows - owed.first < IST_EP_PUT_ROWS ? rows - owed.first : IST_EP_PUT_ROWS;
         uint32_t found = ist_ep_find_owed(coop, op, &owed);
@@ -293,7 +299,10 @@ IST_DEVICE_FN void ist_ep_combine_stage(ist_coop *coop, const ist_ep_op_view *op
     IST_ROLLED
     for (uint32_t first = op->block; first < dev->rank_count; first += count * op->blocks) {
         count = ist_ep_served(op, first);
-        ist_ep_mark_active(coop, op, first, count, marks);
+        ist_coop_sync(coop);
+        IST_EACH_LANE (coop, i, count) {
+            marks[i] = ist_ep_sends_to(coop, op, first + i * op->blocks);
+        }
         ist_coop_sync(coop);
         IST_ROLLED
         for (uint32_t i = 0; i < count; ++i) {
@@ -305,34 +314,66 @@ IST_DEVICE_FN void ist_ep_combine_stage(ist_coop *coop, const ist_ep_op_view *op
     }
 }
 
+/** What one home is told: where its rows lie, and in which slots. Lane. */
+IST_DEVICE_FN void ist_ep_fill_owed(ist_coop *coop, const ist_ep_op_view *op, uint32_t home,
+                                    ist_ep_parcel *parcel)
+{
+    const ist_ep_op_args *args = op->args;
+    const ist_ep_head *given = ist_ep_given(args, home);
+    int team = !op->network || ist_dev_is_lsa(op->dev, home);
+    uint64_t there = ist_ep_mine(op, args->at.meta, args->at.meta_bytes);
+    ist_row_part *part = parcel->parts;
+    ist_ep_fill_head(op, args->at.stage_packed, 0, &parcel->head);
+    parcel->head.start = given->start;
+    part[0].src = &parcel->head;
+    part[0].dst = team ? ist_window_peer(coop, op->dev, 0, there, home) : NULL;
+    part[0].bytes = sizeof(ist_ep_head);
+    part[1].src = given + 1;
+    part[1].dst = (uint8_t *)part[0].dst + sizeof(ist_ep_head);
+    part[1].bytes = args->layout == IST_EP_EXPERT_MAJOR ? args->at.meta_bytes - part[0].bytes : 0;
+}
+
+/** Phase 3 for a network peer. Collective. */
+IST_DEVICE_FN void ist_ep_send_owed(ist_coop *coop, const ist_ep_op_view *op, uint32_t home,
+                                    const ist_ep_parcel *parcel)
+{
+    const ist_ep_layout_map *at = &op->args->at;
+    const ist_row_part *part = parcel->parts;
+    uint64_t out = ist_ep_gin_part(op, at->out_meta, at->meta_bytes, home);
+    ist_row_copy(coop, ist_ep_at(op, out), part[0].src, part[0].bytes);
+    if (part[1].bytes != 0) {
+        ist_row_copy(coop, ist_ep_at(op, out + part[0].bytes), part[1].src, part[1].bytes);
+    }
+    ist_ep_put(coop, op, home, ist_ep_mine(op, at->meta, at->meta_bytes), out,
+               part[0].bytes + part[1].bytes);
+}
+
 /** Phase 3. Collective. */
 IST_DEVICE_FN void ist_ep_combine_send_all(ist_coop *coop, const ist_ep_op_view *op)
 {
-    const ist_ep_layout_map *at = &op->args->at;
     const ist_dev_comm *dev = op->dev;
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
     ist_ep_parcel *parcels = ist_ep_parcels_of(coop);
-    uint64_t there = ist_ep_mine(op, at->meta, at->meta_bytes);
     uint32_t count = 0;
     IST_ROLLED
     for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
+        if (count != 0) {
+            ist_coop_sync(coop); /* lanes still look at the marks and heads of the last turn */
+        }
         count = ist_ep_served(op, first);
-        ist_ep_mark_active(coop, op, first, count, marks);
         IST_EACH_LANE (coop, i, count) {
-            ist_ep_fill_head(op, at->stage_packed, 0, &parcels[i].head);
+            uint32_t home = first + i * op->blocks;
+            marks[i] = ist_ep_sends_to(coop, op, home);
+            ist_ep_fill_owed(coop, op, home, &parcels[i]);
         }
         ist_coop_sync(coop);
         IST_ROLLED
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t home = first + i * op->blocks;
-            const ist_ep_head *head = &parcels[i].head;
             if (marks[i] && (!op->network || ist_dev_is_lsa(dev, home))) {
-                ist_row_copy(coop, ist_window_peer(coop, dev, 0, there, home), head,
-                             sizeof(ist_ep_head));
+                ist_row_copy_list(coop, parcels[i].parts, 2);
             } else if (marks[i] && op->network) {
-                uint64_t out = ist_ep_gin_part(op, at->out_meta, at->meta_bytes, home);
-                ist_row_copy(coop, ist_ep_at(op, out), head, sizeof(ist_ep_head));
-                ist_ep_put(coop, op, home, there, out, sizeof(ist_ep_head));
+                ist_ep_send_owed(coop, op, home, &parcels[i]);
             }
         }
         ist_point(coop, "ep.combine.written");
@@ -377,22 +418,26 @@ IST_DEVICE_FN void ist_ep_check_entries(ist_coop *coop, const ist_ep_op_view *op
     }
 }
 
-/** Phase 4, block 0 by itself: heads and stamps. Collective. */
+/** Phase 4, block 0 by itself: heads, which are kept as they are checked, and stamps. Collective. */
 IST_DEVICE_FN void ist_ep_check_experts(ist_coop *coop, const ist_ep_op_view *op,
                                         const ist_ep_plan *plan, uint8_t *results)
 {
     const ist_ep_op_args *args = op->args;
+    uint64_t shape = ist_ep_shape(args);
+    ist_row_copy(coop, args->handle + args->in.owed_meta, ist_ep_at(op, op->base + args->at.meta),
+                 op->ranks * args->at.meta_bytes);
+    ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op->ranks) {
-        uint64_t offset = op->base + args->at.meta + peer * args->at.meta_bytes;
-        const uint64_t *head = (const uint64_t *)(const void *)ist_ep_at(op, offset);
+        const ist_ep_head *there = ist_ep_owed_meta(args, peer);
+        ist_ep_head head;
+        head.tag = ist_load_u64(coop, &there->tag, IST_RELAXED, IST_SCOPE_DEVICE);
+        head.shape = ist_load_u64(coop, &there->shape, IST_RELAXED, IST_SCOPE_DEVICE);
+        head.rows = 0;
         if (results[peer] == IST_WAIT_DONE) {
-            int here = ist_load_u64(coop, head, IST_RELAXED, IST_SCOPE_SYSTEM) == op->tag;
-            int same =
-                ist_load_u64(coop, head + 1, IST_RELAXED, IST_SCOPE_SYSTEM) == ist_ep_shape(args);
-            results[peer] = !here                             ? IST_EP_RESULT_BROKEN
-                            : !same                           ? IST_EP_RESULT_SHAPE
-                            : ist_ep_is_in(plan->acked, peer) ? IST_WAIT_DONE
-                                                              : IST_WAIT_MASKED;
+            results[peer] = ist_ep_judge_head(op, &head, shape);
+        }
+        if (results[peer] == IST_WAIT_DONE && !ist_ep_is_in(plan->acked, peer)) {
+            results[peer] = IST_WAIT_MASKED;
         }
     }
     ist_coop_sync(coop);
@@ -435,14 +480,18 @@ IST_DEVICE_FN ist_ep_decision ist_ep_combine_decide(ist_coop *coop, const ist_ep
 /** Where the rows of each expert rank lie; scratch. */
 typedef struct ist_ep_sources {
     const uint8_t **rows; /**< [R], NULL: on the network, or not there */
-    uint8_t *packed;      /**< [R], 1: its staging, packed by home */
+    uint64_t *start; /**< [R], of the rows for this rank in its staging; else IST_EP_UNPACKED */
+    uint32_t here;   /**< 1: the slot bases of all lie in scratch; 0: in the handle */
 } ist_ep_sources;
 
-IST_DEVICE_FN ist_ep_sources ist_ep_sources_of(ist_coop *coop, uint32_t ranks)
+#define IST_EP_UNPACKED UINT64_MAX
+
+IST_DEVICE_FN ist_ep_sources ist_ep_sources_of(ist_coop *coop, uint32_t ranks, uint32_t here)
 {
     ist_ep_sources sources;
-    sources.rows = (const uint8_t **)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, ranks * 9u);
-    sources.packed = (uint8_t *)(sources.rows + ranks);
+    sources.rows = (const uint8_t **)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, ranks * 16u);
+    sources.start = (uint64_t *)(void *)(sources.rows + ranks);
+    sources.here = here;
     return sources;
 }
 
@@ -457,15 +506,12 @@ IST_DEVICE_FN uint64_t ist_ep_rows_at(const ist_ep_op_args *args, uint32_t peer,
                                              : ist_ep_count_of(geometry, peer) * ist_ep_slots(args);
 }
 
-/** Where the rows of an expert rank of the team begin, as its head says; notes whether they are
- *  packed. Lane. */
+/** Where the rows of an expert rank of the team begin, as its head says, or NULL. Lane. */
 IST_DEVICE_FN const uint8_t *ist_ep_source_rows(ist_coop *coop, const ist_ep_op_view *op,
-                                                const ist_ep_head *head, uint32_t peer,
-                                                uint8_t *packed)
+                                                const ist_ep_head *head, uint32_t peer)
 {
     const ist_ep_op_args *args = op->args;
     uint64_t bytes = ist_ep_rows_at(args, peer, head->window == 0) * args->row_bytes;
-    *packed = 0;
     if (peer == op->rank) {
         return args->rows;
     }
@@ -473,8 +519,17 @@ IST_DEVICE_FN const uint8_t *ist_ep_source_rows(ist_coop *coop, const ist_ep_op_
         return NULL;
     }
     const void *end = ist_window_peer(coop, op->dev, head->window, head->offset + bytes - 1u, peer);
-    *packed = head->window == 0;
     return end == NULL ? NULL : (const uint8_t *)end + 1 - bytes;
+}
+
+/** Notes where the rows of an expert rank lie. Lane. */
+IST_DEVICE_FN void ist_ep_note_source(ist_coop *coop, const ist_ep_op_view *op,
+                                      const ist_ep_sources *sources, const ist_ep_head *head,
+                                      uint32_t peer)
+{
+    int packed = head->window == 0 && peer != op->rank;
+    sources->rows[peer] = ist_ep_source_rows(coop, op, head, peer);
+    sources->start[peer] = packed ? head->start : IST_EP_UNPACKED;
 }
 
 /** Decided together: judges the heads in scratch, and finds where the rows begin of those that
@@ -492,81 +547,102 @@ IST_DEVICE_FN void ist_ep_combine_survey(ist_coop *coop, const ist_ep_op_view *o
         if (results[peer] == IST_WAIT_DONE && !ist_ep_is_in(plan->acked, peer)) {
             results[peer] = IST_WAIT_MASKED;
         }
-        sources->rows[peer] = ist_ep_source_rows(coop, op, head, peer, &sources->packed[peer]);
+        ist_ep_note_source(coop, op, sources, head, peer);
     }
     ist_coop_sync(coop);
 }
 
-/** Decided apart: the same from the heads in the window and the verdict. Collective. */
+/** Decided apart: the same from the heads that block 0 has kept and the verdict. Collective. */
 IST_DEVICE_RARE_FN void ist_ep_combine_survey_apart(ist_coop *coop, ist_ep_op_view op,
                                                     ist_ep_sources sources)
 {
-    const ist_ep_layout_map *at = &op.args->at;
     const uint64_t *verdict = ist_ep_verdict_of(coop, op.ranks);
     uint8_t *results = ist_ep_results(coop, op.ranks);
     IST_EACH_LANE (coop, peer, op.ranks) {
-        const ist_ep_head *there = (const ist_ep_head *)(const void *)ist_ep_at(
-            &op, op.base + at->meta + peer * at->meta_bytes);
+        const ist_ep_head *there = ist_ep_owed_meta(op.args, peer);
         ist_ep_head head;
-        head.offset = ist_load_u64(coop, &there->offset, IST_RELAXED, IST_SCOPE_SYSTEM);
-        head.window = ist_load_u32(coop, &there->window, IST_RELAXED, IST_SCOPE_SYSTEM);
         int in = ist_ep_is_in(verdict, peer);
+        head.offset = ist_load_u64(coop, &there->offset, IST_RELAXED, IST_SCOPE_DEVICE);
+        head.start = ist_load_u64(coop, &there->start, IST_RELAXED, IST_SCOPE_DEVICE);
+        head.window = ist_load_u32(coop, &there->window, IST_RELAXED, IST_SCOPE_DEVICE);
         results[peer] = in ? (uint8_t)IST_WAIT_DONE : (uint8_t)IST_WAIT_MASKED;
-        sources.rows[peer] =
-            in ? ist_ep_source_rows(coop, &op, &head, peer, &sources.packed[peer]) : NULL;
+        if (in) {
+            ist_ep_note_source(coop, &op, &sources, &head, peer);
+        }
     }
     ist_coop_sync(coop);
 }
 
-/** Row of an expert rank's tensor or staging that answers an entry; UINT64_MAX: none. Lane. */
-IST_DEVICE_FN uint64_t ist_ep_remote_row(const ist_ep_op_view *op, const ist_ep_plan *plan,
-                                         uint64_t entry, uint32_t peer, int packed)
+/** An entry as the handle knows it. */
+typedef struct ist_ep_owed_entry {
+    uint32_t peer;   /**< who owes the row, at least R: nobody */
+    uint32_t expert; /**< of the peer; RANK_MAJOR: 0 */
+    uint32_t nth;    /**< of the rows for this expert, RANK_MAJOR: for this rank */
+    uint32_t packed; /**< of all rows for this rank */
+} ist_ep_owed_entry;
+
+/** Lane. */
+IST_DEVICE_FN ist_ep_owed_entry ist_ep_owed_entry_of(const ist_ep_op_view *op,
+                                                     const ist_ep_plan *plan, uint64_t entry)
 {
     const ist_ep_op_args *args = op->args;
-    const ist_ep_ack *ack = ist_ep_answer_of(args, peer);
-    if (args->layout == IST_EP_RANK_MAJOR) {
-        uint64_t row = plan->row[entry];
-        return packed ? ack->start + row : (uint64_t)op->rank * args->geometry.tokens_max + row;
+    ist_ep_owed_entry owed = {ist_ep_debtor(args, plan, entry), 0, 0, 0};
+    if (owed.peer < op->ranks && args->layout == IST_EP_RANK_MAJOR) {
+        owed.nth = plan->row[entry];
+        owed.packed = owed.nth;
+    } else if (owed.peer < op->ranks) {
+        uint32_t expert = (uint32_t)plan->idx[entry];
+        owed.nth = plan->ordinal[entry];
+        owed.expert = expert - ist_ep_first_of(&args->geometry, owed.peer);
+        owed.packed = plan->within[expert] + owed.nth;
     }
-    uint32_t expert = (uint32_t)plan->idx[entry];
-    uint32_t ordinal = plan->ordinal[entry];
-    if (packed) {
-        return ack->start + plan->within[expert] + ordinal;
-    }
-    uint32_t local = expert - ist_ep_first_of(&args->geometry, peer);
-    const uint32_t *bases = (const uint32_t *)(ack + 1);
-    uint64_t slot = (uint64_t)bases[local] + ordinal;
-    return slot < ist_ep_slots(args) ? local * ist_ep_slots(args) + slot : UINT64_MAX;
+    return owed;
 }
 
-/** Address of the row of an entry, NULL where it does not exist. Lane. */
-IST_DEVICE_FN const void *ist_ep_entry_row(const ist_ep_op_view *op, const ist_ep_plan *plan,
-                                           const ist_ep_sources *sources, uint64_t entry,
-                                           uint32_t peer)
+/** Slot base of one of the peer's experts. Lane. */
+IST_DEVICE_FN uint32_t ist_ep_base_of(ist_coop *coop, const ist_ep_op_view *op,
+                                      const ist_ep_sources *sources, const ist_ep_owed_entry *owed)
 {
-    if (op->network && !ist_dev_is_lsa(op->dev, peer)) {
-        return ist_ep_at(op, ist_ep_inbox_entry(op, entry) + sizeof(ist_ep_stamp));
+    if (sources->here) {
+        return ((const uint32_t *)(ist_ep_head_here(coop, op, owed->peer) + 1))[owed->expert];
     }
-    uint64_t row = ist_ep_remote_row(op, plan, entry, peer, sources->packed[peer]);
-    return sources->rows[peer] == NULL || row == UINT64_MAX
-               ? NULL
-               : sources->rows[peer] + row * op->args->row_bytes;
+    const uint32_t *bases = (const uint32_t *)(ist_ep_owed_meta(op->args, owed->peer) + 1);
+    return ist_load_u32(coop, bases + owed->expert, IST_RELAXED, IST_SCOPE_DEVICE);
+}
+
+/** Row of the peer's tensor or staging; UINT64_MAX: none. Lane. */
+IST_DEVICE_FN uint64_t ist_ep_row_of(ist_coop *coop, const ist_ep_op_view *op,
+                                     const ist_ep_sources *sources, const ist_ep_owed_entry *owed)
+{
+    const ist_ep_op_args *args = op->args;
+    uint64_t start = sources->start[owed->peer];
+    if (start != IST_EP_UNPACKED) {
+        return start + owed->packed;
+    }
+    if (args->layout == IST_EP_RANK_MAJOR) {
+        return (uint64_t)op->rank * args->geometry.tokens_max + owed->nth;
+    }
+    uint64_t slot = (uint64_t)ist_ep_base_of(coop, op, sources, owed) + owed->nth;
+    return slot < ist_ep_slots(args) ? owed->expert * ist_ep_slots(args) + slot : UINT64_MAX;
 }
 
 /** Scratch of the sum: by token and k as they are owed, then those that are there, in order. */
 typedef struct ist_ep_sums {
-    const void **found; /**< [IST_EP_TOKENS][K], NULL: no row */
-    const void **row;   /**< [IST_EP_TOKENS][K], those that are there */
-    float *given;       /**< [IST_EP_TOKENS][K] weights */
-    float *weight;      /**< [IST_EP_TOKENS][K], of `row` */
-    uint32_t *count;    /**< [IST_EP_TOKENS] */
-    uint32_t *lacking;  /**< [IST_EP_TOKENS] */
-    uint32_t *again;    /**< not 0: something broke */
-    uint8_t *owed;      /**< [IST_EP_TOKENS][K], 1: some rank owes a row */
-    uint8_t *bad;       /**< [IST_EP_TOKENS][K], broke while it was summed */
-    uint32_t first;     /**< token */
-    uint32_t stride;    /**< from token to token: the blocks take turns */
+    ist_ep_owed_entry *owed; /**< [IST_EP_TOKENS][K] */
+    const void **found;      /**< [IST_EP_TOKENS][K], NULL: no row */
+    const void **row;        /**< [IST_EP_TOKENS][K], those that are there */
+    float *given;            /**< [IST_EP_TOKENS][K] weights */
+    float *weight;           /**< [IST_EP_TOKENS][K], of `row` */
+    uint32_t *count;         /**< [IST_EP_TOKENS] */
+    uint32_t *lacking;       /**< [IST_EP_TOKENS] */
+    uint32_t *again;         /**< not 0: something broke */
+    uint8_t *bad;            /**< [IST_EP_TOKENS][K], broke while it was summed */
+    uint32_t first;          /**< token */
+    uint32_t stride;         /**< from token to token: the blocks take turns */
     uint32_t tokens;
+    uint32_t part;       /**< of a row, that this block sums */
+    uint64_t part_at;    /**< where it begins in a row */
+    uint64_t part_bytes; /**< 0: this block sums nothing */
 } ist_ep_sums;
 
 /** Token t of a batch. */
@@ -587,60 +663,130 @@ IST_DEVICE_FN ist_ep_sums ist_ep_sums_open(ist_coop *coop, const ist_ep_op_args 
 {
     uint32_t entries = IST_EP_TOKENS * args->topk;
     uint8_t *memory = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS,
-                                                  entries * 26u + IST_EP_TOKENS * 8u + 16u);
+                                                  entries * 41u + IST_EP_TOKENS * 8u + 16u);
     ist_ep_sums sums;
-    sums.found = (const void **)(void *)memory;
+    sums.owed = (ist_ep_owed_entry *)(void *)memory;
+    sums.found = (const void **)(void *)(sums.owed + entries);
     sums.row = sums.found + entries;
     sums.given = (float *)(void *)(sums.row + entries);
     sums.weight = sums.given + entries;
     sums.count = (uint32_t *)(void *)(sums.weight + entries);
     sums.lacking = sums.count + IST_EP_TOKENS;
     sums.again = sums.lacking + IST_EP_TOKENS;
-    sums.owed = (uint8_t *)(sums.again + 4);
-    sums.bad = sums.owed + entries;
-    sums.first = 0;
-    sums.stride = 1;
-    sums.tokens = 0;
+    sums.bad = (uint8_t *)(sums.again + 4);
     return sums;
 }
 
-/** Finds the rows of the tokens. Collective. */
-IST_DEVICE_FN void ist_ep_find_rows(ist_coop *coop, const ist_ep_op_view *op,
-                                    const ist_ep_plan *plan, const ist_ep_sources *sources,
-                                    const ist_ep_sums *sums)
+/** In how many parts, as a power of two, the blocks share each row. Rows of the network are not shared:
+ *  what breaks under a sum must be left out of all of the row. */
+IST_DEVICE_FN uint32_t ist_ep_part_bits(const ist_ep_op_view *op)
 {
-    const ist_ep_op_args *args = op->args;
+    uint32_t tokens = op->args->token_count;
+    uint32_t bits = 0;
+    while (!op->network && bits < IST_EP_PART_BITS_MAX && tokens << (bits + 1u) <= op->blocks &&
+           op->args->row_bytes >> (bits + 1u) >= IST_EP_PART_BYTES_MIN) {
+        ++bits;
+    }
+    return bits;
+}
+
+/** The tokens of this block from `first` on that are summed together. */
+IST_DEVICE_FN void ist_ep_sums_begin(const ist_ep_op_args *args, ist_ep_sums *sums, uint32_t first)
+{
+    sums->first = first;
+    sums->tokens = 0;
+    for (uint32_t token = first;
+         sums->part_bytes != 0 && sums->tokens < IST_EP_TOKENS && token < args->token_count;
+         token += sums->stride) {
+        ++sums->tokens;
+    }
+}
+
+/** This block's share of the tokens, or of parts of their rows, and the first of them. */
+IST_DEVICE_FN void ist_ep_sums_share(const ist_ep_op_view *op, ist_ep_sums *sums)
+{
+    uint32_t bits = ist_ep_part_bits(op);
+    uint64_t whole = op->args->row_bytes;
+    uint64_t step = (whole >> bits) & ~(uint64_t)15u;
+    uint32_t last = (1u << bits) - 1u;
+    sums->stride = op->blocks >> bits;
+    sums->part = op->block & last;
+    sums->part_at = sums->part * step;
+    sums->part_bytes = sums->part == last ? whole - sums->part_at : step;
+    if (op->block >> bits >= sums->stride) {
+        sums->part_bytes = 0;
+    }
+    ist_ep_sums_begin(op->args, sums, op->block >> bits);
+}
+
+/** Looks up what the handle and the caller say of some tokens: who owes, where it would lie, weights.
+ *  Needs nothing of the peers; find and a sync must follow. Collective. */
+IST_DEVICE_FN void ist_ep_look_up(ist_coop *coop, const ist_ep_combine_args *args,
+                                  const ist_ep_op_view *op, const ist_ep_plan *plan,
+                                  const ist_ep_sums *sums)
+{
+    const ist_ep_op_args *common = &args->op;
+    IST_ROLLED
+    for (uint32_t t = 0; args->weights != NULL && t < sums->tokens; ++t) {
+        ist_row_copy(coop, sums->given + t * common->topk,
+                     args->weights + (uint64_t)ist_ep_token_of(sums, t) * common->topk,
+                     4u * (uint64_t)common->topk);
+    }
+    IST_EACH_LANE (coop, i, sums->tokens * common->topk) {
+        sums->owed[i] = ist_ep_owed_entry_of(op, plan, ist_ep_entry_of(common, sums, i));
+        sums->bad[i] = 0;
+    }
+}
+
+/** Address of the i-th row of the batch, NULL where it does not exist. Lane. */
+IST_DEVICE_FN const void *ist_ep_row_found(ist_coop *coop, const ist_ep_op_view *op,
+                                           const ist_ep_sources *sources, const ist_ep_sums *sums,
+                                           uint32_t i)
+{
+    uint32_t peer = sums->owed[i].peer;
+    if (op->network && !ist_dev_is_lsa(op->dev, peer)) {
+        uint64_t entry = ist_ep_entry_of(op->args, sums, i);
+        return ist_ep_at(op, ist_ep_inbox_entry(op, entry) + sizeof(ist_ep_stamp));
+    }
+    const uint8_t *rows = sources->rows[peer];
+    uint64_t row = ist_ep_row_of(coop, op, sources, &sums->owed[i]);
+    uint64_t at = row * op->args->row_bytes + sums->part_at;
+    return rows == NULL || row == UINT64_MAX ? NULL : rows + at;
+}
+
+/** Finds the rows of the tokens that were looked up. Collective. */
+IST_DEVICE_FN void ist_ep_find_rows(ist_coop *coop, const ist_ep_op_view *op,
+                                    const ist_ep_sources *sources, const ist_ep_sums *sums)
+{
     const uint8_t *results = ist_ep_results(coop, op->ranks);
-    IST_EACH_LANE (coop, i, sums->tokens * args->topk) {
-        uint64_t entry = ist_ep_entry_of(args, sums, i);
-        uint32_t peer = ist_ep_debtor(args, plan, entry);
+    IST_EACH_LANE (coop, i, sums->tokens * op->args->topk) {
+        uint32_t peer = sums->owed[i].peer;
         const void *row = NULL;
         if (peer < op->ranks && results[peer] == IST_WAIT_DONE && !sums->bad[i]) {
-            row = ist_ep_entry_row(op, plan, sources, entry, peer);
+            row = ist_ep_row_found(coop, op, sources, sums, i);
             if (row == NULL) {
                 ist_ep_break(coop, op, peer);
             }
         }
         sums->found[i] = row;
-        sums->owed[i] = peer < op->ranks;
     }
     ist_coop_sync(coop);
 }
 
 /** Closes the gaps, in the order of k; a sync must follow. Lane-parallel. */
-IST_DEVICE_FN void ist_ep_compact(ist_coop *coop, const ist_ep_op_args *args,
-                                  const ist_ep_sums *sums, int weighted)
+IST_DEVICE_FN void ist_ep_compact(ist_coop *coop, const ist_ep_op_view *op, const ist_ep_sums *sums,
+                                  int weighted)
 {
-    uint32_t topk = args->topk;
+    uint32_t topk = op->args->topk;
     IST_EACH_LANE (coop, i, sums->tokens * topk) {
-        uint32_t t = ist_ep_over_topk(args, i);
+        uint32_t t = ist_ep_over_topk(op->args, i);
         uint32_t start = t * topk;
         uint32_t before = 0;
         uint32_t owed = 0;
         IST_ROLLED
         for (uint32_t j = start; j < i; ++j) {
             before += sums->found[j] != NULL;
-            owed += sums->owed[j];
+            owed += sums->owed[j].peer < op->ranks;
         }
         uint32_t here = sums->found[i] != NULL;
         if (here) {
@@ -651,16 +797,15 @@ IST_DEVICE_FN void ist_ep_compact(ist_coop *coop, const ist_ep_op_args *args,
         }
         if (i + 1u == start + topk) {
             sums->count[t] = before + here;
-            sums->lacking[t] = owed + sums->owed[i] - before - here;
+            sums->lacking[t] = owed + (sums->owed[i].peer < op->ranks) - before - here;
         }
     }
 }
 
 /** Looks at the stamps again. @return not 0: something broke under the sum. Collective. */
 IST_DEVICE_FN uint32_t ist_ep_sums_broke(ist_coop *coop, const ist_ep_op_view *op,
-                                         const ist_ep_plan *plan, const ist_ep_sums *sums)
+                                         const ist_ep_sums *sums)
 {
-    const ist_ep_op_args *args = op->args;
     const uint8_t *results = ist_ep_results(coop, op->ranks);
     if (!op->network) {
         return 0;
@@ -670,9 +815,9 @@ IST_DEVICE_FN uint32_t ist_ep_sums_broke(ist_coop *coop, const ist_ep_op_view *o
         *sums->again = 0;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE (coop, i, sums->tokens * args->topk) {
-        uint64_t entry = ist_ep_entry_of(args, sums, i);
-        uint32_t peer = ist_ep_debtor(args, plan, entry);
+    IST_EACH_LANE (coop, i, sums->tokens * op->args->topk) {
+        uint64_t entry = ist_ep_entry_of(op->args, sums, i);
+        uint32_t peer = sums->owed[i].peer;
         if (peer < op->ranks && !ist_dev_is_lsa(op->dev, peer) && !sums->bad[i] &&
             results[peer] == IST_WAIT_DONE && !ist_ep_entry_came(coop, op, entry)) {
             ist_ep_break(coop, op, peer);
@@ -684,37 +829,18 @@ IST_DEVICE_FN uint32_t ist_ep_sums_broke(ist_coop *coop, const ist_ep_op_view *o
     return *sums->again;
 }
 
-/** Phase 5 for some tokens, but for the sums. Collective. */
-IST_DEVICE_FN void ist_ep_prepare_sums(ist_coop *coop, const ist_ep_combine_args *args,
-                                       const ist_ep_op_view *op, const ist_ep_plan *plan,
-                                       const ist_ep_sources *sources, const ist_ep_sums *sums)
-{
-    const ist_ep_op_args *common = &args->op;
-    IST_ROLLED
-    for (uint32_t t = 0; args->weights != NULL && t < sums->tokens; ++t) {
-        ist_row_copy(coop, sums->given + t * common->topk,
-                     args->weights + (uint64_t)ist_ep_token_of(sums, t) * common->topk,
-                     4u * (uint64_t)common->topk);
-    }
-    ist_ep_find_rows(coop, op, plan, sources, sums);
-    ist_ep_compact(coop, common, sums, args->weights != NULL);
-}
-
-/** Sums some tokens; once more without what broke. @return 0: the launch has decided otherwise, and
- *  nothing was done. Collective. */
+/** Sums tokens that were looked up; once more without what broke. @return 0: the launch has decided
+ *  otherwise, and nothing was done. Collective. */
 IST_DEVICE_FN int ist_ep_sum_tokens(ist_coop *coop, const ist_ep_combine_args *args,
-                                    const ist_ep_op_view *op, const ist_ep_plan *plan,
-                                    const ist_ep_sources *sources, const ist_ep_sums *sums,
-                                    ist_ep_decision *decision)
+                                    const ist_ep_op_view *op, const ist_ep_sources *sources,
+                                    const ist_ep_sums *sums, ist_ep_decision *decision)
 {
     const ist_ep_op_args *common = &args->op;
     uint32_t topk = common->topk;
-    uint64_t elements = common->row_bytes / (common->dtype == IST_F32 ? 4u : 2u);
-    IST_EACH_LANE (coop, i, sums->tokens * topk) {
-        sums->bad[i] = 0; /* by the lane that reads it */
-    }
+    uint64_t elements = sums->part_bytes / (common->dtype == IST_F32 ? 4u : 2u);
     do {
-        ist_ep_prepare_sums(coop, args, op, plan, sources, sums);
+        ist_ep_find_rows(coop, op, sources, sums);
+        ist_ep_compact(coop, op, sums, args->weights != NULL);
         ist_ep_note_found(coop, op, decision);
         ist_coop_sync(coop);
         if (!ist_ep_is_confirmed(coop, op, decision)) {
@@ -722,43 +848,40 @@ IST_DEVICE_FN int ist_ep_sum_tokens(ist_coop *coop, const ist_ep_combine_args *a
         }
         IST_ROLLED
         for (uint32_t t = 0; t < sums->tokens; ++t) {
-            ist_row_reduce(coop, args->out + ist_ep_token_of(sums, t) * common->row_bytes,
-                           (const void *const *)(sums->row + t * topk),
+            uint64_t to = ist_ep_token_of(sums, t) * common->row_bytes + sums->part_at;
+            ist_row_reduce(coop, args->out + to, (const void *const *)(sums->row + t * topk),
                            args->weights != NULL ? sums->weight + t * topk : NULL, sums->count[t],
                            elements, (ist_dtype)common->dtype);
         }
-    } while (ist_ep_sums_broke(coop, op, plan, sums));
-    IST_EACH_LANE (coop, t, args->lost_counts != NULL ? sums->tokens : 0u) {
+    } while (ist_ep_sums_broke(coop, op, sums));
+    int counts = args->lost_counts != NULL && sums->part == 0;
+    IST_EACH_LANE (coop, t, counts ? sums->tokens : 0u) {
         ist_store_u32(coop, (uint32_t *)&args->lost_counts[ist_ep_token_of(sums, t)],
                       sums->lacking[t], IST_RELAXED, IST_SCOPE_DEVICE);
     }
     return 1;
 }
 
-/** Phase 5: this block's share of the tokens. @return as ist_ep_sum_tokens(). Collective. */
+/** Phase 5: this block's share of the tokens, the first of which were looked up. @return as
+ *  ist_ep_sum_tokens(). Collective. */
 IST_DEVICE_FN int ist_ep_sum_share(ist_coop *coop, const ist_ep_combine_args *args,
                                    const ist_ep_op_view *op, const ist_ep_plan *plan,
-                                   ist_ep_decision *decision)
+                                   ist_ep_sums sums, ist_ep_decision *decision)
 {
-    ist_ep_sources sources = ist_ep_sources_of(coop, op->ranks);
-    ist_ep_sums sums = ist_ep_sums_open(coop, &args->op);
-    sums.stride = op->blocks;
+    ist_ep_sources sources = ist_ep_sources_of(coop, op->ranks, decision->here);
     if (decision->here) {
         ist_ep_combine_survey(coop, op, plan, &sources);
     } else {
         IST_RARELY(coop, ist_ep_combine_survey_apart(coop, *op, sources));
     }
-    for (uint32_t token = op->block; token < args->op.token_count;) {
-        sums.first = token;
-        sums.tokens = 0;
-        for (; sums.tokens < IST_EP_TOKENS && token < args->op.token_count; token += op->blocks) {
-            ++sums.tokens;
-        }
-        if (sums.first != op->block) {
-            ist_coop_sync(coop);
-        }
-        if (!ist_ep_sum_tokens(coop, args, op, plan, &sources, &sums, decision)) {
+    while (sums.tokens != 0) {
+        if (!ist_ep_sum_tokens(coop, args, op, &sources, &sums, decision)) {
             return 0;
+        }
+        ist_ep_sums_begin(&args->op, &sums, sums.first + sums.tokens * sums.stride);
+        if (sums.tokens != 0) {
+            ist_coop_sync(coop);
+            ist_ep_look_up(coop, args, op, plan, &sums);
         }
     }
     return ist_ep_confirm(coop, op, decision);
@@ -767,22 +890,21 @@ IST_DEVICE_FN int ist_ep_sum_share(ist_coop *coop, const ist_ep_combine_args *ar
 /** Phase 5. Collective. */
 IST_DEVICE_FN void ist_ep_sum(ist_coop *coop, const ist_ep_combine_args *args,
                               const ist_ep_op_view *op, const ist_ep_plan *plan,
-                              ist_ep_decision *decision)
+                              const ist_ep_sums *sums, ist_ep_decision *decision)
 {
     while ((decision->outcome & IST_WIRE_ABORTED) == 0 &&
-           !ist_ep_sum_share(coop, args, op, plan, decision)) {
+           !ist_ep_sum_share(coop, args, op, plan, *sums, decision)) {
         IST_RARELY(coop, *decision = ist_ep_adopt(coop, *op, 0));
     }
 }
 
-/** Phases 6 and 7. Collective. */
+/** Phase 7. Collective. */
 IST_DEVICE_FN void ist_ep_combine_conclude(ist_coop *coop, const ist_ep_op_view *op,
                                            const ist_ep_decision *decision, uint32_t outcome)
 {
     uint8_t *results = ist_ep_results(coop, op->ranks);
     if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
         outcome |= ist_ep_close_books(coop, op, decision, results);
-        ist_ep_raise_answers(coop, op);
         ist_point(coop, "ep.combine.answered");
         outcome = ist_ep_finish(coop, op, outcome, results);
         ist_point(coop, "ep.combine.read");
@@ -811,12 +933,15 @@ IST_DEVICE_FN ist_ep_decision ist_ep_combine_receive(ist_coop *coop,
                                                      const ist_ep_op_view *op,
                                                      const ist_ep_plan *plan)
 {
+    ist_ep_sums sums = ist_ep_sums_open(coop, &args->op);
+    ist_ep_sums_share(op, &sums);
+    ist_ep_look_up(coop, args, op, plan, &sums); /* while the flags are on their way */
     ist_ep_decision decision = ist_ep_combine_decide(coop, op);
     if (op->block == 0) {
         ist_point(coop, "ep.combine.decided");
     }
     if ((decision.outcome & IST_WIRE_ABORTED) == 0) {
-        ist_ep_sum(coop, args, op, plan, &decision);
+        ist_ep_sum(coop, args, op, plan, &sums, &decision);
         ist_point(coop, "ep.combine.summed");
     }
     return decision;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file ep_conclude.h
- * The end of an operation, by the last block to leave it: were all rows still in place, answers, the
+ * The end of an operation, by the last block to leave it: answers, were all rows still in place, the
  * answers of the others, the record, the group's state.
  *
- * The path of an operation that went well is short on purpose: everybody waits for it. One acquire
- * fence after the last read; the flags that say "I have read yours"; those of the others; the
- * record, whose words need nothing from the host's memory and are in no order. All else lies apart.
+ * The path of an operation that went well is short on purpose: everybody waits for it. The flags that
+ * say "I have read yours", which is so whatever comes out next; while they travel, an acquire fence
+ * after the last read and a look for notices; the flags of the others; the record, whose words need
+ * nothing from the host's memory and are in no order. All else lies apart.
  */
 #ifndef IST_EP_CONCLUDE_H
 #define IST_EP_CONCLUDE_H
@@ -22,6 +23,29 @@ IST_DEVICE_FN int ist_ep_is_last(ist_coop *coop, const ist_ep_op_view *op)
     }
     uint64_t before = ist_coop_fetch_add(coop, &op->state->left, 1, IST_ACQ_REL, IST_SCOPE_DEVICE);
     return before + 1u == op->before->left_base + op->blocks;
+}
+
+/** Raises the flag of the answers at all that were read whole and are active. Collective. */
+IST_DEVICE_FN void ist_ep_raise_answers(ist_coop *coop, const ist_ep_op_view *op,
+                                        const uint64_t *whole)
+{
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
+    ist_coop_sync(coop);
+    IST_EACH_LANE (coop, peer, op->ranks) {
+        marks[peer] = (uint8_t)(ist_ep_is_in(whole, peer) && ist_ep_was_active(coop, op, peer));
+    }
+    ist_ep_raise(coop, op, IST_EP_ACK, 0, 1, op->ranks, marks);
+}
+
+/** The same, decided together: of few ranks of one team, `whole` in a word. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_raise_here(ist_coop *coop, const ist_ep_op_view *op, uint64_t whole)
+{
+    ist_wire_channel channel = ist_ep_flag_of(op, IST_EP_ACK);
+    IST_EACH_LANE (coop, peer, op->ranks) {
+        if ((whole & op->active) >> peer & 1u) {
+            ist_wire_raise_lsa(coop, op->dev, channel, op->tag, peer);
+        }
+    }
 }
 
 /** Who of the verdict lies in the team, into `used`. What the network brought lies here, and whoever
@@ -83,17 +107,26 @@ IST_DEVICE_RARE_FN void ist_ep_reject_here(ist_coop *coop, ist_ep_op_view op, ui
     ist_ep_reject_marked(coop, op, results);
 }
 
+/** Decided apart: the books, then the answers. @return as ist_ep_close_books(). Collective. */
+IST_DEVICE_RARE_FN uint32_t ist_ep_end_apart(ist_coop *coop, ist_ep_op_view op, uint8_t *results)
+{
+    uint32_t outcome = ist_ep_close_apart(coop, op, results);
+    ist_ep_raise_answers(coop, &op, ist_ep_whole_of(coop, op.ranks));
+    return outcome;
+}
+
 /**
- * When nothing more is read from peers: who has contributed whole, and whether the team's rows were
- * still in place while they were read. Drops who broke, and where blocks decided together, those whose
- * metadata each of them has found wrong. @return what this adds to the outcome. Collective.
+ * When nothing more is read from peers: answers them; who has contributed whole, and whether the
+ * team's rows were still in place while they were read. Drops who broke, and where blocks decided
+ * together, those whose metadata each of them has found wrong. @return what this adds to the outcome.
+ * Collective.
  */
 IST_DEVICE_FN uint32_t ist_ep_close_books(ist_coop *coop, const ist_ep_op_view *op,
                                           const ist_ep_decision *decision, uint8_t *results)
 {
     uint32_t outcome = 0;
     if (!decision->here) {
-        IST_RARELY(coop, outcome = ist_ep_close_apart(coop, *op, results));
+        IST_RARELY(coop, outcome = ist_ep_end_apart(coop, *op, results));
         return outcome;
     }
     ist_wire wire = ist_ep_wire_of(op);
@@ -108,6 +141,7 @@ IST_DEVICE_FN uint32_t ist_ep_close_books(ist_coop *coop, const ist_ep_op_view *
         wrong |= results[peer] >= IST_EP_RESULT_BROKEN;
         outcome |= results[peer] == IST_EP_RESULT_SHAPE ? IST_EP_MIXED : 0u;
     }
+    ist_ep_raise_here(coop, op, good & ~broken);
     if (ist_coop_elect(coop)) {
         verdict[0] = good;
         ist_ep_whole_of(coop, op->ranks)[0] = good & ~broken;
@@ -120,17 +154,6 @@ IST_DEVICE_FN uint32_t ist_ep_close_books(ist_coop *coop, const ist_ep_op_view *
         IST_RARELY(coop, ist_ep_reject_here(coop, *op, broken, results));
     }
     return outcome;
-}
-
-/** Raises the flag of the answers at all that were read whole and are active. Collective. */
-IST_DEVICE_FN void ist_ep_raise_answers(ist_coop *coop, const ist_ep_op_view *op)
-{
-    const uint64_t *whole = ist_ep_whole_of(coop, op->ranks);
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
-    IST_EACH_LANE (coop, peer, op->ranks) {
-        marks[peer] = (uint8_t)(ist_ep_is_in(whole, peer) && ist_ep_was_active(coop, op, peer));
-    }
-    ist_ep_raise(coop, op, IST_EP_ACK, 0, 1, op->ranks, marks);
 }
 
 /** Tells ranks that were sent to and did not answer that they are given up. Collective. */

@@ -5,11 +5,11 @@
  * consumes.
  *
  * Together. In a team of few ranks every block waits for the ready flags itself. The first that has
- * all of them sets the decision word by compare-swap; the others adopt what they find there, and
- * with it what the first has acquired. Nothing is handed from block to block, so the wait ends one
- * hop after the last flag; and what the swap found is looked at only before rows are touched, so
- * that nothing waits for it: until then a block goes by its own proposal, which is what it finds
- * but for a fault in that very moment.
+ * all of them sets the decision word by compare-swap, which orders nothing: whoever proposed the
+ * same has acquired the same flags, and whoever did not waits for those it lacks when it adopts the
+ * word. Nothing is handed from block to block, so the wait ends one hop after the last flag; and
+ * what the swap found is looked at only before rows are touched, so that nothing waits for it: until
+ * then a block goes by its own proposal, which is what it finds but for a fault in that very moment.
  *
  * Apart. Where flags are missing after a slice of the deadline, and always with network peers or many
  * ranks, block 0 decides alone: it claims the word, so that nobody decides together any more, waits,
@@ -106,7 +106,7 @@ IST_DEVICE_FN int ist_ep_may_decide_together(const ist_ep_op_view *op)
 IST_DEVICE_FN uint64_t ist_ep_set_decision(ist_coop *coop, const ist_ep_op_view *op, uint64_t word)
 {
     return ist_compare_swap_u64(coop, &op->state->decided, op->before->decided_base, word,
-                                IST_ACQ_REL, IST_SCOPE_DEVICE);
+                                IST_RELAXED, IST_SCOPE_DEVICE);
 }
 
 /** What the flags of a slice amount to: a word, or 0 when not all can be used. Lane. */
@@ -358,6 +358,24 @@ IST_DEVICE_RARE_FN uint64_t ist_ep_await_decision(ist_coop *coop, ist_ep_op_view
     return word;
 }
 
+/**
+ * Acquires the ready flags of all that a decision contains which other blocks took together: they
+ * have seen them, so they come here too. @return IST_WAIT_DONE or IST_WAIT_ABORTED. Collective.
+ */
+IST_DEVICE_RARE_FN ist_wait_result ist_ep_catch_up(ist_coop *coop, ist_ep_op_view op, uint64_t word)
+{
+    ist_wire_channel ready = ist_ep_flag_of(&op, IST_EP_READY);
+    ist_wait_result result = IST_WAIT_DONE;
+    IST_ROLLED
+    for (uint32_t peer = 0; result == IST_WAIT_DONE && peer < op.ranks; ++peer) {
+        if (word >> peer & 1u) {
+            const uint64_t *flag = ist_wire_word(coop, op.dev, ready.words, peer);
+            result = ist_ep_await_word(coop, &op, flag, op.tag, IST_SCOPE_SYSTEM);
+        }
+    }
+    return result;
+}
+
 /** Takes over the decision of others, once there is one; of this block if it has decided alone.
  *  Collective. */
 IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view op, uint32_t alone)
@@ -365,6 +383,10 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view o
     uint64_t *verdict = ist_ep_verdict_of(coop, op.ranks);
     ist_ep_decision decision;
     uint64_t word = alone ? ist_ep_word_apart(&op) : ist_ep_await_decision(coop, op);
+    if (word != 0 && (word & IST_EP_DECIDED_APART) == 0 &&
+        ist_ep_catch_up(coop, op, word) != IST_WAIT_DONE) {
+        word = 0;
+    }
     ist_coop_sync(coop);
     decision.word = word;
     decision.found = 0;

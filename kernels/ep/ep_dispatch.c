@@ -13,12 +13,13 @@
  *   5 place    every block computes the slots of its share of the rows: running sums of the counts
  *              over the sources in rank order, plus the ordinal that the sender gave the entry. The
  *              slot bases of a source, its answer, are sent by one block now if blocks have decided
- *              together, by the last block otherwise
+ *              together, by block 0 at the end otherwise
  *   6 take     each row is read once, from its sender's window or this rank's inbox, and written to
  *              all its places
- * Last block:
- *   7 look     for notices; then raise the flag of the answers: "I have read yours"
- *   8 await    the answers of all destinations; the bases go into the handle for the combine
+ *   7 answer   "I have read yours": each block adds its part to the word of each source
+ * Block 0, when all have left:
+ *   8 await    looks for notices; the answers of all destinations; the bases go into the handle for
+ *              the combine
  *   9 conclude the record, the group's state
  *
  * Orderings.
@@ -32,10 +33,10 @@
  *        after its row was copied. They may also arrive once more at any time: heads, counts and
  *        descriptors are taken from the inbox once, by block 0, and checked and used as they were
  *        taken. The team's metadata stays as it is until it is answered.
- *   6-7  Copies are done in all blocks before the last one leaves (acq_rel on `left`), so the
- *        answer's flag means that nothing of that source is read any more, and covers the bases that
- *        other blocks have sent.
- *   7-9  A destination that does not answer is dropped and gets a notice, fenced before this rank
+ *   6-7  A block's part of an answer is added, with release, when its copies are done: all parts
+ *        together mean that nothing of that source is read any more, and cover the bases, whichever
+ *        block has sent them.
+ *   8-9  A destination that does not answer is dropped and gets a notice, fenced before this rank
  *        goes on to change its rows. The other side of it: this rank looks for notices after its
  *        last read, behind an acquire fence; without one, all that it read was still in place.
  */
@@ -221,10 +222,14 @@ IST_DEVICE_FN void ist_ep_send_all(ist_coop *coop, const ist_ep_dispatch_args *a
     uint32_t count = 0;
     IST_ROLLED
     for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
+        if (count != 0) {
+            ist_coop_sync(coop); /* lanes still look at the marks and parcels of the last turn */
+        }
         count = ist_ep_served(op, first);
-        ist_ep_mark_active(coop, op, first, count, marks);
         IST_EACH_LANE (coop, i, count) {
-            ist_ep_fill_parcel(coop, op, first + i * op->blocks, &parcels[i]);
+            uint32_t peer = first + i * op->blocks;
+            marks[i] = ist_ep_sends_to(coop, op, peer);
+            ist_ep_fill_parcel(coop, op, peer, &parcels[i]);
         }
         IST_ROLLED
         for (uint32_t i = 0; args->weights != NULL && i < count; ++i) {
@@ -702,84 +707,42 @@ IST_DEVICE_FN void ist_ep_clear_ids(ist_coop *coop, const ist_ep_dispatch_args *
     }
 }
 
-/* ---- answers ---------------------------------------------------------------------------------- */
+/* ---- records of what was received --------------------------------------------------------------- */
 
-/** Sends one source its answer, and keeps it. Collective. */
-IST_DEVICE_FN void ist_ep_answer_source(ist_coop *coop, const ist_ep_op_view *op,
-                                        const ist_ep_cursor *cursor, const ist_ep_head *head,
-                                        uint32_t source)
-{
-    const ist_ep_layout_map *at = &op->args->at;
-    uint64_t bytes = sizeof(ist_ep_ack) + 4u * (uint64_t)cursor->local;
-    uint64_t there = ist_ep_mine(op, at->acks, at->ack_bytes);
-    if (!op->network || ist_dev_is_lsa(op->dev, source)) {
-        ist_row_copy(coop, ist_window_peer(coop, op->dev, 0, there, source), &head->ack_tag, bytes);
-    } else {
-        uint64_t out = ist_ep_gin_part(op, at->out_acks, at->ack_bytes, source);
-        ist_row_copy(coop, ist_ep_at(op, out), &head->ack_tag, bytes);
-        ist_ep_put(coop, op, source, there, out, bytes);
-    }
-}
-
-/** Makes the answer of a record in place; `entries`: those of lower sources. Whoever counts gets it:
- *  the flag comes from another block, which may have seen a source active that this one has not.
- *  @return what to do: bit 0 keep it, bit 1 send it. Lane. */
-IST_DEVICE_FN uint8_t ist_ep_make_answer(const ist_ep_op_view *op, const ist_ep_cursor *cursor,
-                                         ist_ep_head *head, uint32_t source, uint32_t entries,
-                                         int counts)
-{
-    head->ack_tag = op->tag;
-    head->ack_start = cursor->local != 0 ? entries : cursor->rows[source];
-    return (uint8_t)(1u | (counts ? 2u : 0u));
-}
-
-/** Sends and keeps the answers that were made. Collective. */
-IST_DEVICE_FN void ist_ep_give_answers(ist_coop *coop, const ist_ep_op_view *op,
-                                       const ist_ep_cursor *cursor, uint32_t first, uint32_t count,
-                                       const uint8_t *marks)
-{
-    uint64_t bytes = op->args->at.meta_bytes;
-    IST_ROLLED
-    for (uint32_t i = 0; i < count; ++i) {
-        const ist_ep_head *head = ist_ep_record_of(op, cursor, i);
-        if (marks[i] & 2u) {
-            ist_ep_answer_source(coop, op, cursor, head, first + i);
-        }
-        if (marks[i] & 1u) {
-            ist_row_copy(coop, ist_ep_kept_meta(op) + (first + i) * bytes, head, bytes);
-        }
-    }
-}
-
-/** Decided together: which block answers a source. From the last on: the first have one row more, and
- *  have sent. */
-IST_DEVICE_FN uint32_t ist_ep_answering_block(const ist_ep_op_view *op, uint32_t source)
+/** Decided together: which block keeps the record of a source. From the last on: the first have one row
+ *  more, and have sent. */
+IST_DEVICE_FN uint32_t ist_ep_keeping_block(const ist_ep_op_view *op, uint32_t source)
 {
     return op->blocks - 1u - source % op->blocks;
 }
 
-/** Decided together: the answers that this block gives. No flag is raised. Collective. */
-IST_DEVICE_FN void ist_ep_answer_chunk(ist_coop *coop, const ist_ep_op_view *op,
+/** Decided together: keeps this block's share of the records, with their slot bases, for the combine.
+ *  Collective. */
+IST_DEVICE_FN void ist_ep_keep_records(ist_coop *coop, const ist_ep_op_view *op,
                                        const ist_ep_cursor *cursor, const uint8_t *results)
 {
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
-    ist_coop_sync(coop);
+    uint64_t bytes = op->args->at.meta_bytes;
     IST_EACH_LANE (coop, source, op->ranks) {
-        marks[source] = 0;
-        if (ist_ep_answering_block(op, source) == op->block) {
-            uint32_t entries = 0;
+        if (ist_ep_keeping_block(op, source) == op->block) {
+            uint64_t entries = 0;
             IST_ROLLED
             for (uint32_t lower = 0; lower < source; ++lower) {
                 entries += results[lower] == IST_WAIT_DONE
                                ? ist_ep_record_of(op, cursor, lower)->entries
                                : 0u;
             }
-            marks[source] = ist_ep_make_answer(op, cursor, ist_ep_record_of(op, cursor, source),
-                                               source, entries, results[source] == IST_WAIT_DONE);
+            ist_ep_record_of(op, cursor, source)->start =
+                cursor->local != 0 ? entries : cursor->rows[source];
         }
     }
     ist_coop_sync(coop);
-    ist_ep_give_answers(coop, op, cursor, 0, op->ranks, marks);
+    IST_ROLLED
+    for (uint32_t source = 0; source < op->ranks; ++source) {
+        if (ist_ep_keeping_block(op, source) == op->block) {
+            ist_row_copy(coop, ist_ep_kept_meta(op) + source * bytes,
+                         ist_ep_record_of(op, cursor, source), bytes);
+        }
+    }
 }
 
 /** Counters for the caller. Collective. */
@@ -875,37 +838,39 @@ IST_DEVICE_FN ist_ep_desk ist_ep_desk_of(ist_coop *coop, const ist_ep_op_args *a
     return desk;
 }
 
-/** Sources whose metadata is right, a bit each. Lane. */
-IST_DEVICE_FN uint32_t ist_ep_good_sources(const ist_ep_op_view *op, const ist_ep_cursor *cursor,
-                                           const uint8_t *results)
+/** Judges the heads in scratch, into `results`; finds where the rows of those that are right begin.
+ *  Lane-parallel. */
+IST_DEVICE_FN void ist_ep_judge_here(ist_coop *coop, const ist_ep_op_view *op,
+                                     const ist_ep_cursor *cursor, const ist_ep_desk *desk,
+                                     uint8_t *results)
 {
     uint64_t shape = ist_ep_shape(op->args);
-    uint32_t good = 0;
-    IST_ROLLED
-    for (uint32_t source = 0; source < op->ranks; ++source) {
+    IST_EACH_LANE (coop, source, op->ranks) {
         const ist_ep_head *head = ist_ep_record_of(op, cursor, source);
-        good |= (uint32_t)(results[source] == IST_WAIT_DONE &&
-                           ist_ep_judge_head(op, head, shape) == IST_WAIT_DONE)
-                << source;
+        const uint8_t *from = NULL;
+        if (results[source] == IST_WAIT_DONE) {
+            uint8_t result = ist_ep_judge_head(op, head, shape);
+            results[source] = result;
+            from = result == IST_WAIT_DONE ? ist_ep_rows_of(coop, op, head, source) : NULL;
+        }
+        desk->from[source] = from;
     }
-    return good;
 }
 
-/**
- * Phase 5, decided together: judges the heads in scratch, sums rows and entries over the sources in
- * rank order. Each lane judges for itself, so that one sync is enough. Collective.
- */
+/** Phase 5, decided together: the heads, then rows and entries summed over the sources in rank order;
+ *  counts turn into slot bases. Collective. */
 IST_DEVICE_FN void ist_ep_survey(ist_coop *coop, const ist_ep_op_view *op,
                                  const ist_ep_cursor *cursor, const ist_ep_desk *desk,
-                                 const uint8_t *results)
+                                 uint8_t *results)
 {
-    uint32_t good = ist_ep_good_sources(op, cursor, results);
+    ist_ep_judge_here(coop, op, cursor, desk, results);
+    ist_coop_sync(coop);
     IST_EACH_LANE (coop, expert, cursor->local) {
         uint32_t run = 0;
         IST_ROLLED
         for (uint32_t source = 0; source < op->ranks; ++source) {
             uint32_t *counts = (uint32_t *)(ist_ep_record_of(op, cursor, source) + 1);
-            uint32_t entries = good >> source & 1u ? counts[expert] : 0;
+            uint32_t entries = results[source] == IST_WAIT_DONE ? counts[expert] : 0;
             counts[expert] = run;
             run += entries;
         }
@@ -915,15 +880,9 @@ IST_DEVICE_FN void ist_ep_survey(ist_coop *coop, const ist_ep_op_view *op,
         uint32_t sum = 0;
         IST_ROLLED
         for (uint32_t lower = 0; lower < source; ++lower) {
-            sum += good >> lower & 1u ? ist_ep_record_of(op, cursor, lower)->rows : 0u;
+            sum += results[lower] == IST_WAIT_DONE ? ist_ep_record_of(op, cursor, lower)->rows : 0u;
         }
         cursor->rows[source] = sum;
-        if (source < op->ranks) {
-            desk->from[source] =
-                good >> source & 1u
-                    ? ist_ep_rows_of(coop, op, ist_ep_record_of(op, cursor, source), source)
-                    : NULL;
-        }
     }
     ist_coop_sync(coop);
 }
@@ -1064,20 +1023,8 @@ IST_DEVICE_FN int ist_ep_take_picked(ist_coop *coop, const ist_ep_dispatch_args 
     return 1;
 }
 
-/** What each source that came amounts to, into `results`; after the survey. Lane-parallel. */
-IST_DEVICE_FN void ist_ep_judge_here(ist_coop *coop, const ist_ep_op_view *op,
-                                     const ist_ep_cursor *cursor, uint8_t *results)
-{
-    uint64_t shape = ist_ep_shape(op->args);
-    IST_EACH_LANE (coop, source, op->ranks) {
-        if (results[source] == IST_WAIT_DONE) {
-            results[source] = ist_ep_judge_head(op, ist_ep_record_of(op, cursor, source), shape);
-        }
-    }
-}
-
 /**
- * Phases 5 and 6, decided together: this block's share of all rows, and its share of the answers.
+ * Phases 5 and 6, decided together: this block's share of all rows, and of the records.
  * @return 0: the launch has decided otherwise, and nothing was done. Collective.
  */
 IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *args,
@@ -1086,10 +1033,12 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
     ist_ep_cursor cursor = ist_ep_cursor_open(coop, op, 1);
     ist_ep_desk desk = ist_ep_desk_of(coop, &args->op);
     uint8_t *results = ist_ep_results(coop, op->ranks);
-    int answers = op->blocks - 1u - op->block < op->ranks;
+    int keeps = op->blocks - 1u - op->block < op->ranks;
     int totals = op->block == 0;
     ist_ep_survey(coop, op, &cursor, &desk, results);
-    ist_ep_judge_here(coop, op, &cursor, results);
+    if (keeps) {
+        ist_ep_keep_records(coop, op, &cursor, results);
+    }
     uint32_t total = cursor.rows[op->ranks];
     for (uint32_t row = op->block; row < total;) {
         uint32_t first = row;
@@ -1106,9 +1055,6 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
     }
     if (!ist_ep_confirm(coop, op, decision)) {
         return 0;
-    }
-    if (answers) {
-        ist_ep_answer_chunk(coop, op, &cursor, results);
     }
     if (totals) {
         ist_row_copy(coop, args->op.handle + args->op.in.received, cursor.rows,
@@ -1134,15 +1080,14 @@ IST_DEVICE_FN void ist_ep_take(ist_coop *coop, const ist_ep_dispatch_args *args,
     }
 }
 
-/* ---- last block ------------------------------------------------------------------------------- */
+/* ---- block 0 ----------------------------------------------------------------------------------- */
 
-/** Phase 7, where block 0 has decided apart: all answers. Collective. */
-IST_DEVICE_RARE_FN void ist_ep_answer_late(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                           ist_ep_op_view op)
+/** Where block 0 has decided apart: all records for the combine, and counters. Collective. */
+IST_DEVICE_RARE_FN void ist_ep_keep_late(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                         ist_ep_op_view op)
 {
     const ist_ep_op_args *common = &args->op;
-    const uint64_t *whole = ist_ep_whole_of(coop, op.ranks);
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op.dev), op.dev);
+    uint64_t bytes = common->at.meta_bytes;
     ist_ep_cursor cursor = ist_ep_cursor_open(coop, &op, 0);
     uint32_t count = 0;
     ist_row_copy(coop, cursor.rows, common->handle + common->in.received, 4u * (op.ranks + 1u));
@@ -1154,16 +1099,15 @@ IST_DEVICE_RARE_FN void ist_ep_answer_late(ist_coop *coop, const ist_ep_dispatch
         IST_EACH_LANE (coop, i, count) {
             ist_ep_head *head = ist_ep_record_of(&op, &cursor, i);
             const uint32_t *bases = (const uint32_t *)(head + 1);
-            uint32_t entries = 0;
+            uint64_t entries = 0;
             for (uint32_t expert = 0; expert < cursor.local; ++expert) {
                 entries += bases[expert];
             }
-            marks[i] = ist_ep_make_answer(&op, &cursor, head, first + i, entries,
-                                          ist_ep_is_in(whole, first + i) &&
-                                              ist_ep_was_active(coop, &op, first + i));
+            head->start = cursor.local != 0 ? entries : cursor.rows[first + i];
         }
         ist_coop_sync(coop);
-        ist_ep_give_answers(coop, &op, &cursor, first, count, marks);
+        ist_row_copy(coop, ist_ep_kept_meta(&op) + first * bytes, cursor.records, count * bytes);
+        ist_coop_sync(coop);
     }
     ist_ep_keep_totals(coop, &op, &cursor);
     ist_ep_count(coop, args, &op, &cursor);
@@ -1179,16 +1123,8 @@ IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, const u
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
     uint64_t *acked = (uint64_t *)(void *)(args->handle + args->in.acked);
     uint64_t *from = (uint64_t *)(void *)(args->handle + args->in.received_from);
-    uint8_t *acks = args->handle + args->in.acks;
-    ist_row_copy(coop, acks, ist_ep_at(op, op->base + args->at.acks),
-                 op->ranks * args->at.ack_bytes);
-    if (op->network) { /* an answer may be lost though its signal came */
-        ist_coop_sync(coop);
-    }
     IST_EACH_LANE (coop, peer, op->ranks) {
-        const ist_ep_ack *ack =
-            (const ist_ep_ack *)(const void *)(acks + peer * args->at.ack_bytes);
-        marks[peer] = results[peer] == IST_WAIT_DONE && (!op->network || ack->tag == op->tag);
+        marks[peer] = results[peer] == IST_WAIT_DONE;
     }
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, w, ist_ep_word_count(op->ranks)) {
@@ -1200,7 +1136,7 @@ IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, const u
     }
 }
 
-/** Phases 7 to 9. Collective. */
+/** Phases 8 and 9. Collective. */
 IST_DEVICE_FN void ist_ep_dispatch_conclude(ist_coop *coop, const ist_ep_dispatch_args *args,
                                             const ist_ep_op_view *op,
                                             const ist_ep_decision *decision, uint32_t outcome)
@@ -1209,9 +1145,8 @@ IST_DEVICE_FN void ist_ep_dispatch_conclude(ist_coop *coop, const ist_ep_dispatc
     if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
         outcome |= ist_ep_close_books(coop, op, decision, results);
         if (!decision->here) {
-            IST_RARELY(coop, ist_ep_answer_late(coop, args, *op));
+            IST_RARELY(coop, ist_ep_keep_late(coop, args, *op));
         }
-        ist_ep_raise_answers(coop, op);
         ist_point(coop, "ep.dispatch.answered");
         outcome = ist_ep_finish(coop, op, outcome, results);
         ist_ep_keep(coop, op, results);

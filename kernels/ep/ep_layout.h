@@ -109,7 +109,8 @@ IST_LAYOUT_FN uint64_t ist_ep_received_max(const ist_ep_geometry *geometry)
 
 /* ---- records in memory ------------------------------------------------------------------------ */
 
-/** Head of an operation's metadata from one rank to another. u32 counts[Lmax] follow (dispatch). */
+/** Head of an operation's metadata from one rank to another. u32 follow, [Lmax]: counts (dispatch),
+ *  slot bases of the home's entries (EXPERT_MAJOR combine). */
 typedef struct ist_ep_head {
     uint64_t tag;     /**< of the operation */
     uint64_t shape;   /**< operation, layout, K, type and row bytes: must be equal on both sides */
@@ -119,15 +120,9 @@ typedef struct ist_ep_head {
     uint32_t tokens;  /**< rows that lie at `offset` (dispatch) */
     uint32_t entries; /**< sum of the counts (EXPERT_MAJOR dispatch) */
     uint32_t reserved[2];
-    uint64_t ack_tag;   /**< from here on, and the counts as slot bases, it becomes the answer */
-    uint64_t ack_start; /**< rows that this receiver got from lower ranks */
+    uint64_t start; /**< rows that the expert rank got from lower ranks than the home (combine) */
+    uint64_t reserved2;
 } ist_ep_head;
-
-/** Answer: "I have read yours". u32 slot_base[Lmax] follow (EXPERT_MAJOR dispatch). */
-typedef struct ist_ep_ack {
-    uint64_t tag;
-    uint64_t start; /**< rows that the answering rank got from lower ranks */
-} ist_ep_ack;
 
 /** In front of what travels by itself: descriptors, weights, rows. */
 typedef struct ist_ep_stamp {
@@ -169,7 +164,7 @@ typedef struct ist_ep_state {
 
 /* ---- the window ------------------------------------------------------------------------------- */
 
-/** Flags of an operation. */
+/** Flags of an operation; ACK says "I have read yours". */
 typedef enum ist_ep_flag { IST_EP_READY = 0, IST_EP_ACK = 1, IST_EP_FLAGS = 2 } ist_ep_flag;
 
 /** Offsets in bytes. Those after `slots` are relative to a slot. */
@@ -189,8 +184,6 @@ typedef struct ist_ep_layout_map {
     uint64_t descs_bytes;
     uint64_t weights; /**< [R] weights_bytes: stamp and f32 [M][K], by source */
     uint64_t weights_bytes;
-    uint64_t acks; /**< [R] ack_bytes, by answering rank */
-    uint64_t ack_bytes;
     uint64_t stage;         /**< dispatch rows [M] that the team pulls */
     uint64_t stage_packed;  /**< combine rows that the team pulls, by home */
     uint64_t partial;       /**< [R][M] rows: sums of the expert ranks, by rank and row */
@@ -198,7 +191,6 @@ typedef struct ist_ep_layout_map {
     uint64_t out_meta;      /**< [G]: the same records, to be put */
     uint64_t out_descs;
     uint64_t out_weights;
-    uint64_t out_acks;
     uint64_t message_bytes;    /**< distance of stamped rows */
     uint64_t stage_put;        /**< dispatch messages [M] */
     uint64_t stage_put_packed; /**< combine messages, by home */
@@ -228,7 +220,6 @@ IST_LAYOUT_FN uint64_t ist_ep_layout_slot(const ist_ep_geometry *geometry, ist_e
     at->meta = ist_layout_take(&end, ranks * at->meta_bytes);
     at->descs = ist_layout_take(&end, ranks * at->descs_bytes);
     at->weights = ist_layout_take(&end, ranks * at->weights_bytes);
-    at->acks = ist_layout_take(&end, ranks * at->ack_bytes);
     uint64_t staged = geometry->staging && geometry->lsa_size > 1 ? 1u : 0u;
     at->stage = ist_layout_take(&end, staged * tokens * geometry->row_bytes_max);
     at->stage_packed =
@@ -247,7 +238,6 @@ IST_LAYOUT_FN uint64_t ist_ep_layout_gin(const ist_ep_geometry *geometry, ist_ep
     at->out_meta = ist_layout_take(&end, peers * at->meta_bytes);
     at->out_descs = ist_layout_take(&end, peers * at->descs_bytes);
     at->out_weights = ist_layout_take(&end, peers * at->weights_bytes);
-    at->out_acks = ist_layout_take(&end, peers * at->ack_bytes);
     at->stage_put = ist_layout_take(&end, tokens * at->message_bytes);
     at->stage_put_packed = ist_layout_take(&end, received * at->message_bytes);
     at->inbox = ist_layout_take(&end, peers * tokens * at->message_bytes);
@@ -264,7 +254,6 @@ IST_LAYOUT_FN ist_ep_layout_map ist_ep_layout_of(const ist_ep_geometry *geometry
     uint64_t channels = ist_ep_channel_count(geometry);
     uint64_t end = 0;
     at.meta_bytes = ist_layout_round(sizeof(ist_ep_head) + 4u * local, 16);
-    at.ack_bytes = ist_layout_round(sizeof(ist_ep_ack) + 4u * local, 16);
     at.descs_bytes =
         sizeof(ist_ep_stamp) + geometry->tokens_max * ist_ep_desc_bytes(geometry->topk_max);
     at.weights_bytes = ist_layout_round(
@@ -325,12 +314,12 @@ typedef struct ist_ep_handle_map {
     uint64_t descs;          /**< descriptors by (rank, token) */
     uint64_t desc_bytes;
     uint64_t weights;        /**< f32 [rows][K], as the descriptors (RANK_MAJOR) */
-    uint64_t acks;           /**< [R] ack_bytes of the layout: the last dispatch's answers */
-    uint64_t acked;          /**< u64 [W]: ranks that answered it */
+    uint64_t acked;          /**< u64 [W]: ranks that answered the last dispatch */
     uint64_t received;       /**< u32 [R + 1]: rows received from lower ranks */
     uint64_t received_from;  /**< u64 [W]: ranks whose rows were received whole */
     uint64_t received_meta;  /**< [R + 1] meta_bytes: slot bases by source, then totals */
     uint64_t received_descs; /**< [G][M] descriptors of network peers */
+    uint64_t owed_meta; /**< [R] meta_bytes, by expert rank: a combine decided apart keeps them */
     uint64_t bytes;
 } ist_ep_handle_map;
 
@@ -358,13 +347,13 @@ IST_LAYOUT_FN ist_ep_handle_map ist_ep_handle_map_of(const ist_ep_geometry *geom
     in.send_offset = ist_layout_take(&end, 4u * (ranks + 1u));
     in.descs = ist_layout_take(&end, rows * in.desc_bytes);
     in.weights = ist_layout_take(&end, 4u * rows * topk);
-    in.acks = ist_layout_take(&end, ranks * at->ack_bytes);
     in.acked = ist_layout_take(&end, 8u * words);
     in.received = ist_layout_take(&end, 4u * (ranks + 1u));
     in.received_from = ist_layout_take(&end, 8u * words);
     in.received_meta = ist_layout_take(&end, (ranks + 1u) * at->meta_bytes);
     in.received_descs = ist_layout_take(&end, (uint64_t)ist_ep_gin_count(geometry) *
                                                   geometry->tokens_max * in.desc_bytes);
+    in.owed_meta = ist_layout_take(&end, ranks * at->meta_bytes);
     in.bytes = ist_layout_round(end, 4096);
     return in;
 }

@@ -146,10 +146,13 @@ IST_DEVICE_FN void ist_ep_request_all(ist_coop *coop, const ist_ep_combine_args 
     uint32_t count = 0;
     IST_ROLLED
     for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
+        if (count != 0) {
+            ist_coop_sync(coop); /* lanes still look at the marks and parcels of the last turn */
+        }
         count = ist_ep_served(op, first);
-        ist_ep_mark_active(coop, op, first, count, marks);
         IST_EACH_LANE (coop, i, count) {
             uint32_t peer = first + i * op->blocks;
+            marks[i] = ist_ep_sends_to(coop, op, peer);
             ist_ep_fill_request(coop, op, args->weights, peer, &parcels[i]);
             ist_store_u64(coop, ist_wire_word(coop, dev, report.words, peer),
                           op->tag - IST_EP_SHARES, IST_RELAXED, IST_SCOPE_SYSTEM);

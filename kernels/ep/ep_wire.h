@@ -174,11 +174,10 @@ IST_DEVICE_FN uint32_t ist_ep_free_slot(uint64_t busy, uint32_t slots)
 }
 
 /** Tag and slot of this launch: a new operation's, or those of the handle's staged one. Lane. */
-IST_DEVICE_FN void ist_ep_number(ist_coop *coop, ist_ep_op_view *op)
+IST_DEVICE_FN void ist_ep_number(ist_ep_op_view *op)
 {
     const ist_ep_handle_head *head = ist_ep_handle_of(op->args);
     if (op->args->halves & IST_EP_SEND) {
-        op->generation = ist_wire_generation(coop, op->dev);
         op->tag = op->generation << IST_WIRE_EPOCH_BITS |
                   ((op->before->epoch + 1u) & IST_WIRE_EPOCH_MASK);
         op->slot = ist_ep_free_slot(op->before->busy, op->args->geometry.slot_count);
@@ -237,30 +236,39 @@ IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_
     op->before = before;
     op->stages = ist_ep_stages(op);
     op->active = ist_wire_active_word(coop, op->dev, 0);
+    op->generation = ist_wire_generation(coop, op->dev);
     ist_row_copy(coop, before, op->state, sizeof(*before));
     if (ist_coop_elect(coop)) { /* kernels of other streams may note it now: one answer */
         *out = (uint64_t)ist_wire_evicted(coop, op->dev);
     }
     ist_coop_sync(coop);
     op->out = *out != 0;
-    ist_ep_number(coop, op);
+    ist_ep_number(op);
 }
 
 /**
- * Waits for another block of this launch. All blocks are resident and end their own waits, so this
- * one ends too; a deadline that passes (the whole rank was stopped) is no reason to give up. @return
- * IST_WAIT_DONE or IST_WAIT_ABORTED. Collective.
+ * Waits for a word that is sure to come: a deadline that passes (the whole rank was stopped) is no
+ * reason to give up. @return IST_WAIT_DONE or IST_WAIT_ABORTED. Collective.
  */
-IST_DEVICE_FN ist_wait_result ist_ep_await_block(ist_coop *coop, const ist_ep_op_view *op,
-                                                 const uint64_t *word, uint64_t least)
+IST_DEVICE_FN ist_wait_result ist_ep_await_word(ist_coop *coop, const ist_ep_op_view *op,
+                                                const uint64_t *word, uint64_t least,
+                                                ist_scope scope)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op->dev);
     ist_wait_result result;
     do {
         uint64_t deadline = ist_wire_now(coop, head) + op->args->deadline_ns;
-        result = ist_coop_wait_word(coop, op->dev, word, least, deadline, IST_SCOPE_DEVICE);
+        result = ist_coop_wait_word(coop, op->dev, word, least, deadline, scope);
     } while (result != IST_WAIT_DONE && result != IST_WAIT_ABORTED);
     return result;
+}
+
+/** Waits for other blocks of this launch: all are resident and end their own waits. @return as
+ *  ist_ep_await_word(). Collective. */
+IST_DEVICE_FN ist_wait_result ist_ep_await_block(ist_coop *coop, const ist_ep_op_view *op,
+                                                 const uint64_t *word, uint64_t least)
+{
+    return ist_ep_await_word(coop, op, word, least, IST_SCOPE_DEVICE);
 }
 
 /** All blocks have staged: what they wrote is visible to those that send. Collective. */
@@ -283,15 +291,10 @@ IST_DEVICE_FN int ist_ep_was_active(ist_coop *coop, const ist_ep_op_view *op, ui
     return op->ranks <= 64u ? (int)(op->active >> peer & 1u) : ist_mask_active(coop, op->dev, peer);
 }
 
-/** Destinations first + i * blocks, i < count, that are active: 1 in marks[i], after a sync. A rank
- *  that is out sends nothing. Collective. */
-IST_DEVICE_FN void ist_ep_mark_active(ist_coop *coop, const ist_ep_op_view *op, uint32_t first,
-                                      uint32_t count, uint8_t *marks)
+/** Whether this rank sends to a destination: it is active, and this rank is not out. Lane. */
+IST_DEVICE_FN uint8_t ist_ep_sends_to(ist_coop *coop, const ist_ep_op_view *op, uint32_t peer)
 {
-    ist_coop_sync(coop);
-    IST_EACH_LANE (coop, i, count) {
-        marks[i] = (uint8_t)(!op->out && ist_ep_was_active(coop, op, first + i * op->blocks));
-    }
+    return (uint8_t)(!op->out && ist_ep_was_active(coop, op, peer));
 }
 
 /** How many of the destinations of this block lie at or after `first`, at most IST_EP_PARCELS. */
@@ -328,8 +331,8 @@ IST_DEVICE_FN void ist_ep_fill_head(const ist_ep_op_view *op, uint64_t stage, ui
     head->entries = 0;
     head->reserved[0] = 0;
     head->reserved[1] = 0;
-    head->ack_tag = 0;
-    head->ack_start = 0;
+    head->start = 0;
+    head->reserved2 = 0;
 }
 
 /** Raises this rank's flag at the marked destinations: their data is released. Collective. */

@@ -7,17 +7,19 @@
  *   broken-bytes  the flag comes first, and no detector looks: the oracle has to
  *   broken-wait   one rank never raises its flag
  *   broken-crash  every hundredth seed kills its process
+ *   broken-hang   every hundredth seed never ends
  */
 #include "cli.h"
 #include "explore_actor.h"
 
 #include <isthmus/device.h>
 #include <signal.h>
+#include <unistd.h>
 
 #define ROW_BYTES 64u
 #define WAIT_NS 1000000000u
 
-enum { BROKEN_RACE, BROKEN_BYTES, BROKEN_WAIT, BROKEN_CRASH };
+enum { BROKEN_RACE, BROKEN_BYTES, BROKEN_WAIT, BROKEN_CRASH, BROKEN_HANG };
 
 typedef struct ring_args {
     const ist_dev_comm *dev;
@@ -111,11 +113,16 @@ static ist_status ring_main(ist_world *world, void *run)
     const ist_dev_comm *dev = NULL;
     explore_begin(world, run, &actor);
     bool crashes = actor.run->scenario->flags == BROKEN_CRASH;
-    if (crashes && actor.run->seed % 100u == 42u) {
+    bool hangs = actor.run->scenario->flags == BROKEN_HANG;
+    bool now = actor.run->seed % 100u == 42u;
+    if (crashes && now) {
         (void)raise(SIGKILL);
     }
+    while (hangs && now) {
+        (void)pause();
+    }
     ist_status status = explore_opened(&actor, open_all(world, &actor, &dev));
-    if (status == IST_OK && !crashes) {
+    if (status == IST_OK && !crashes && !hangs) {
         status = play(&actor, dev);
     }
     if (status != IST_ERR_KILLED && status != IST_OK) {
@@ -136,10 +143,9 @@ static ist_status ring_main(ist_world *world, void *run)
     }
 
 static const explore_scenario broken[] = {
-    BROKEN("broken-race", BROKEN_RACE, 0),
-    BROKEN("broken-bytes", BROKEN_BYTES, UNSEEN),
-    BROKEN("broken-wait", BROKEN_WAIT, 0),
-    BROKEN("broken-crash", BROKEN_CRASH, 0),
+    BROKEN("broken-race", BROKEN_RACE, 0), BROKEN("broken-bytes", BROKEN_BYTES, UNSEEN),
+    BROKEN("broken-wait", BROKEN_WAIT, 0), BROKEN("broken-crash", BROKEN_CRASH, 0),
+    BROKEN("broken-hang", BROKEN_HANG, 0),
 };
 
 static void drop_line(ist_log_level level, const char *line, void *context)

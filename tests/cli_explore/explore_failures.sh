@@ -73,6 +73,11 @@ python3 -c 'import json; a = json.load(open("out")); f, = a["failures"]
 assert f["finding"] == "crash" and f["count"] == 3 and f["seed"] == 42, f
 assert a["schedules"] == 300 and a["run"]["worker_deaths"] >= 6, a' || failed=1
 
+# So is one that never ends.
+run 1 broken-hang --faults none --schedules 64 --patience 3s --jobs 2 --json
+python3 -c 'import json; a = json.load(open("out")); f, = a["failures"]
+assert f["finding"] == "crash" and f["seed"] == 42 and a["run"]["worker_deaths"] >= 3, a' || failed=1
+
 # Words about what cannot be.
 run 2 no-such-scenario
 run 2 broken-race --faults storm

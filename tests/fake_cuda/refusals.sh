@@ -38,6 +38,17 @@ ep() {
     [ $status -ne 0 ] || { echo "FAILED: $name: a run that cannot work succeeds"; failed=1; }
 }
 
+# coll NAME TEXT VARIABLE=VALUE...: what native collectives say; they must fail
+coll() {
+    local name=$1 text=$2 output status
+    shift 2
+    output=$(env LD_LIBRARY_PATH="$libraries" "$@" timeout 60 "$isthmus" bench coll --backend cuda \
+        -g 2 -b 8 -n 1 -w 0 2>&1)
+    status=$?
+    expect "$name" "$text" $status "$output"
+    [ $status -ne 0 ] || { echo "FAILED: $name: a call that cannot work succeeds"; failed=1; }
+}
+
 # job NAME TEXT COUNT ARGUMENT...: what COUNT processes say, each of them
 job() {
     local name=$1 text=$2 count=$3 output
@@ -67,9 +78,14 @@ info "NCCL too old" "NCCL 2.27.3 was found, 2.28.7 to 2.30" FAKE_NCCL_VERSION=22
 info "NCCL too new" "NCCL 2.31.1 was found, 2.28.7 to 2.30" FAKE_NCCL_VERSION=23101
 info "no grow" "nccl grow            no: NCCL 2.28.9 has none, it came with 2.29.2" NOTHING=1
 ep "no peers, old NCCL" "NCCL 2.27.3 was found" 2 FAKE_CUDA_NO_PEERS=1 FAKE_NCCL_VERSION=22703
+coll "NCCL too old for collectives" "NCCL 2.27.3 was found" FAKE_NCCL_VERSION=22703
+coll "NCCL that fails" "rank 0 cannot use NCCL" NOTHING=1
 libraries=$fake:$fake/bare
+coll "NCCL without collectives" "NCCL 2.28.9 lacks the function ncclGetUniqueId" NOTHING=1
+info "no collectives" "native collectives   no: NCCL 2.28.9 lacks the function" NOTHING=1
 info "NCCL incomplete" "NCCL 2.28.9 lacks the function ncclGetUniqueId" NOTHING=1
 libraries=$fake:$fake/none
+coll "no NCCL" "no NCCL: libnccl.so.2" NOTHING=1
 info "no VMM" "no: GPU 0 or its driver has no virtual memory management" FAKE_CUDA_NO_VMM=1
 ep "no VMM" "no virtual memory management" 2 FAKE_CUDA_NO_VMM=1
 

@@ -727,7 +727,7 @@ void lanes_row_reduce(ist_coop *coop, void *dst, const void *const *src, const f
     uint64_t from = part_at(elements, now->number);
     uint64_t mine = part_at(elements, now->number + 1u) - from;
     const void *parts[IST_ROW_TARGETS_MAX];
-    reads(src, count * sizeof(*src));
+    reads(src, count * sizeof(*src)); /* of the lane itself, in a batch: nobody else's */
     reads(weight, weight == NULL ? 0 : count * sizeof(*weight));
     if (mine == 0 || count > IST_ROW_TARGETS_MAX) {
         return;
@@ -739,4 +739,35 @@ void lanes_row_reduce(ist_coop *coop, void *dst, const void *const *src, const f
     writes((uint8_t *)dst + from * width, mine * width);
     LANE_CALL(IST_RELAXED, ist_row_reduce(coop, (uint8_t *)dst + from * width, parts, weight, count,
                                           mine, dtype));
+}
+
+/* One sum: its sources that are there, in order. */
+static void reduce_one(ist_coop *coop, const ist_row_sums *batch, uint32_t row)
+{
+    const void *const *src = batch->src + (uint64_t)row * batch->stride;
+    const float *weight =
+        batch->weight == NULL ? NULL : batch->weight + (uint64_t)row * batch->stride;
+    const void *there[IST_ROW_TARGETS_MAX];
+    float weights[IST_ROW_TARGETS_MAX];
+    uint32_t count = 0;
+    reads(src, batch->stride * sizeof(*src));
+    for (uint32_t i = 0; i < batch->stride && count < IST_ROW_TARGETS_MAX; ++i) {
+        if (src[i] != NULL) {
+            reads(weight == NULL ? NULL : weight + i, sizeof(*weight));
+            weights[count] = weight == NULL ? 0.0f : weight[i];
+            there[count++] = src[i];
+        }
+    }
+    lanes_row_reduce(coop, batch->dst[row], there, weight == NULL ? NULL : weights, count,
+                     batch->elements, batch->dtype);
+}
+
+void lanes_row_reduce_batch(ist_coop *coop, const ist_row_sums *batch)
+{
+    reads(batch->dst, batch->row_count * sizeof(*batch->dst));
+    for (uint32_t row = 0; row < batch->row_count; ++row) {
+        if (batch->dst[row] != NULL) {
+            reduce_one(coop, batch, row);
+        }
+    }
 }

@@ -77,6 +77,7 @@ void lanes_row_copy_list(ist_coop *coop, const ist_row_part *parts, uint32_t cou
 void lanes_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes);
 void lanes_row_reduce(ist_coop *coop, void *dst, const void *const *src, const float *weight,
                       uint32_t count, uint64_t elements, ist_dtype dtype);
+void lanes_row_reduce_batch(ist_coop *coop, const ist_row_sums *batch);
 
 #if !defined(LANES_RUNTIME)
 
@@ -141,6 +142,7 @@ void lanes_row_reduce(ist_coop *coop, void *dst, const void *const *src, const f
 #define ist_row_copy_list lanes_row_copy_list
 #define ist_row_fill lanes_row_fill
 #define ist_row_reduce lanes_row_reduce
+#define ist_row_reduce_batch lanes_row_reduce_batch
 
 /* Not used by the kernels: whoever uses one of them first gives it a meaning in lanes.c. */
 #pragma GCC poison ist_lsa_barrier_arrive ist_lsa_barrier_wait ist_lsa_barrier_sync

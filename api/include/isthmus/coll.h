@@ -18,7 +18,7 @@
  *     call runs (ist_coll_status()); GPUs find out by the deadline. Sends and receives are not
  *     compared that way.
  *   - A rank that does not come ends the call: in the simulator one deadline after it began, on GPUs,
- *     where only the host can tell, within nine deadlines after it was enqueued, whatever is in front
+ *     where only the host can tell, within seven deadlines after it was enqueued, whatever is in front
  *     of it on its stream. Its output is then undefined, ist_coll_status() says so and, in the
  *     simulator, who it was. Native collectives of the communicator are over from there on.
  *   - A communicator without fault tolerance fails with them (ist_comm_status()). A fault-tolerant one

@@ -142,6 +142,48 @@ typedef struct ist_topology_comparison {
     const char *gin_reason_predicted; /**< NULL, or the topology's reason; static text */
 } ist_topology_comparison;
 
+/** What a backend formed when it opened a communicator; between teams all pairs use one way. */
+typedef struct ist_topology_formed {
+    uint32_t size;            /**< sizeof(ist_topology_formed) */
+    uint32_t rank_count;      /**< members */
+    uint32_t lsa_size;        /**< members of a load/store team, at least 1 */
+    uint32_t lsa_size_max;    /**< limit that was asked for; 0: none */
+    ist_gin_kind gin;         /**< between teams */
+    ist_path peer_access;     /**< worst PCIe path over which it loads and stores; LOC: none */
+    const char *gin_reason;   /**< NULL, or why there is no GIN */
+    const uint32_t *gpus;     /**< [rank_count] GPU of each rank in the topology; NULL: i */
+    const char *const *uuids; /**< [rank_count] of its GPU, as "GPU-…"; NULL: `gpus` holds */
+    uint32_t part;            /**< 1: there are further members, on other machines */
+    uint32_t reserved;        /**< zero */
+} ist_topology_formed;
+
+/**
+ * For backends, when a communicator opens: holds what was formed against the topology of the machine,
+ * and logs one line at level warn that names both where they differ. The topology is the one that
+ * IST_TOPOLOGY names (as for ist_topology_open(); "off": none), else `usual`. Local.
+ *
+ * @param usual       source where IST_TOPOLOGY is not set; NULL: nothing is compared then
+ * @param comparison  out: filled up to its size, zero when nothing was compared; NULL is allowed
+ * @return IST_OK, also where the topology cannot be read or does not know the GPUs, which is logged
+ *         at level warn; argument errors
+ */
+IST_API_UNSTABLE ist_status ist_topology_announce(const char *usual,
+                                                  const ist_topology_formed *formed,
+                                                  ist_topology_comparison *comparison);
+
+/**
+ * The cluster line that describes the same machines to the simulator, as far as a line can: nodes,
+ * GPUs, load/store teams under the policy, NICs, rates.
+ *
+ * @param policy  NULL: all defaults; its ranks are not looked at
+ * @param text    out: the line with its NUL; NULL with capacity 0 asks for `needed` only
+ * @param needed  out: bytes of the text with its NUL; may be NULL unless `text` is
+ * @return IST_OK; argument errors; IST_ERR_UNSUPPORTED for machines that differ; IST_ERR_SIZE
+ */
+IST_API_UNSTABLE ist_status ist_topology_cluster(const ist_topology *topology,
+                                                 const ist_topology_policy *policy, char *text,
+                                                 size_t capacity, size_t *needed);
+
 /**
  * Reads a topology, seals and checks it.
  *
