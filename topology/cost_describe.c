@@ -13,7 +13,8 @@ uint64_t cost_phase_latency(const cost_op *op, const cost_phase *phase)
 {
     const uint64_t *value = op->knobs.value;
     return phase->lsa_steps * value[COST_lsa_step_ps] + phase->net_steps * value[COST_net_step_ps] +
-           phase->messages * value[COST_message_ps] + phase->rows * value[COST_row_ps];
+           (phase->messages + phase->peers) * value[COST_message_ps] +
+           phase->rows * value[COST_row_ps];
 }
 
 static uint64_t link_ps(const cost_state *at, uint32_t link, uint64_t bytes)

@@ -30,7 +30,7 @@
     X(overhead_ps, 4500000, "once an operation: launch, entry and exit")                           \
     X(lsa_step_ps, 1100000, "one dependent step inside an NVLink domain")                          \
     X(net_step_ps, 6000000, "one dependent step through the network")                              \
-    X(message_ps, 20000, "one message of a rank to the network")                                   \
+    X(message_ps, 20000, "one message of a rank to the network; one flag for a peer near by")      \
     X(row_ps, 2000, "one row that a rank takes in, on its memory")                                 \
     X(lsa_bytes_per_s, 366000000000, "a GPU to its NVLink domain, each direction")                 \
     X(net_bytes_per_s, 48000000000, "a NIC, each direction")                                       \
@@ -174,6 +174,7 @@ typedef struct cost_phase {
     uint64_t local_bytes; /* memory traffic of each rank, besides what the flows read and write */
     uint64_t lsa_steps, net_steps; /* dependent steps */
     uint64_t messages, rows;       /* of a rank */
+    uint64_t peers;                /* of its domain, that a rank tells that all is there */
 } cost_phase;
 
 /* What AUTO stands for here. */

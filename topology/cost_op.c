@@ -113,7 +113,8 @@ static cost_phase to_all(const char *name, const shape *at, uint64_t bytes)
                         .net_bytes = at->islands > 1 ? bytes : 0,
                         .lsa_steps = 1,
                         .net_steps = at->islands > 1,
-                        .messages = at->islands > 1 ? at->n - at->p : 0};
+                        .messages = at->islands > 1 ? at->n - at->p : 0,
+                        .peers = at->p - 1};
 }
 
 static uint32_t all_reduce(const shape *at, cost_algorithm algorithm, uint64_t bytes,
@@ -246,7 +247,8 @@ static uint32_t ep_high_throughput(const shape *at, const cost_op *op, cost_phas
                              .rows = count,
                              .lsa_steps = at->islands > 1 ? 2 : 1,
                              .net_steps = at->islands > 1,
-                             .messages = at->islands > 1 ? at->islands - 1 : 0};
+                             .messages = at->islands > 1 ? at->islands - 1 : 0,
+                             .peers = at->p - 1};
     return 1;
 }
 
@@ -290,7 +292,8 @@ static uint32_t phases_of(const cost_machine *machine, const cost_op *op, const 
                                  .pattern = COST_TO_ALL,
                                  .lsa_steps = at->p > 1,
                                  .net_steps = at->islands > 1,
-                                 .messages = at->islands - 1};
+                                 .messages = at->islands - 1,
+                                 .peers = at->p - 1};
         return 1;
     case COST_EP_DISPATCH:
     case COST_EP_COMBINE:

@@ -228,15 +228,15 @@ static bool closer(const cost_profile_op *a, const cost_profile_op *b, uint64_t 
     return off_a < off_b;
 }
 
-/* The operation's entry; of several the one measured with that many blocks, else the first. */
-static const cost_profile_op *find(const cost_profile *profile, const cost_machine *machine,
-                                   const cost_op *op)
+/* The operation's entry; of several the one measured with that many blocks, else the first.
+ * `algorithm` COST_AUTO: of any. */
+static const cost_profile_op *find(const cost_profile *profile, const cost_op *op,
+                                   cost_algorithm algorithm)
 {
-    const cost_algorithm algorithm = cost_algorithm_choose(machine, op);
     const cost_profile_op *found = NULL;
     for (uint32_t i = 0; profile != NULL && i < profile->op_count; ++i) {
         const cost_profile_op *entry = &profile->op[i];
-        if (entry->kind == op->kind && entry->algorithm == algorithm &&
+        if (entry->kind == op->kind && (algorithm == COST_AUTO || entry->algorithm == algorithm) &&
             (found == NULL || closer(entry, found, op->blocks))) {
             found = entry;
         }
@@ -244,10 +244,25 @@ static const cost_profile_op *find(const cost_profile *profile, const cost_machi
     return found;
 }
 
+/* Where the choice is left to us, what was measured goes before what a rule would choose; but the two
+ * ways of expert parallelism are for different sizes. */
+static const cost_profile_op *find_any(const cost_profile *profile, const cost_machine *machine,
+                                       cost_op *op)
+{
+    const cost_profile_op *found = find(profile, op, cost_algorithm_choose(machine, op));
+    const bool open =
+        op->algorithm == COST_AUTO && op->kind != COST_EP_DISPATCH && op->kind != COST_EP_COMBINE;
+    if (found == NULL && open) {
+        found = find(profile, op, COST_AUTO);
+        op->algorithm = found != NULL ? found->algorithm : COST_AUTO;
+    }
+    return found;
+}
+
 cost_confidence cost_profile_apply(const cost_profile *profile, const cost_profile *links,
                                    const cost_machine *machine, cost_op *op)
 {
-    const cost_profile_op *found = find(profile, machine, op);
+    const cost_profile_op *found = find_any(profile, machine, op);
     if (found != NULL) {
         const uint64_t size = cost_op_size(op);
         const uint64_t ranks = op->group_size > 0 ? op->group_size : cost_rank_count(machine);

@@ -11,7 +11,7 @@ typedef struct shipped_profile {
     size_t bytes;
 } shipped_profile;
 
-#include "cost_shipped_profiles.inc"
+#include <cost_shipped_profiles.inc>
 
 #define SHIPPED_COUNT (sizeof(shipped) / sizeof(shipped[0]))
 

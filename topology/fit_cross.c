@@ -198,6 +198,54 @@ ist_status fit_score_split(const fit_table *table, const uint8_t *mask, fit_scor
     return status == IST_OK ? score_series(table, scores, series) : status;
 }
 
+/* How many different sizes of its series are smaller, modulo 2; in the order of sizes, not lines. */
+static uint8_t half_of(const fit_table *table, uint32_t index)
+{
+    const fit_point *point = &table->point[index];
+    uint8_t half = 0;
+    for (uint32_t i = 0; i < table->count; ++i) {
+        const fit_point *other = &table->point[i];
+        bool counts =
+            other->series == point->series && other->skipped == NULL && other->size < point->size;
+        for (uint32_t j = 0; j < i && counts; ++j) {
+            counts = table->point[j].series != point->series || table->point[j].skipped != NULL ||
+                     table->point[j].size < other->size || table->point[j].size > other->size;
+        }
+        half ^= counts;
+    }
+    return half;
+}
+
+static ist_status score_half(const fit_table *table, const uint8_t *halves, uint8_t tested,
+                             uint8_t *mask, fit_score *part, fit_series_score *series,
+                             fit_score *scores)
+{
+    for (uint32_t i = 0; i < table->count; ++i) {
+        mask[i] = halves[i] == tested ? 2 : 1;
+    }
+    IST_RETURN_IF_ERROR(fit_score_split(table, mask, part, series));
+    for (uint32_t i = 0; i < table->count; ++i) {
+        scores[i] = halves[i] == tested ? part[i] : scores[i];
+    }
+    return IST_OK;
+}
+
+ist_status fit_score_halves(const fit_table *table, fit_score *scores, fit_series_score *series)
+{
+    uint8_t *halves = ist_alloc(2 * ((size_t)table->count + 1), 1);
+    fit_score *part = ist_alloc(table->count + 1u, sizeof *part);
+    ist_status status = halves == NULL || part == NULL ? no_memory("halves", table->count) : IST_OK;
+    for (uint32_t i = 0; status == IST_OK && i < table->count; ++i) {
+        halves[i] = half_of(table, i);
+    }
+    for (uint8_t tested = 0; tested < 2 && status == IST_OK; ++tested) {
+        status = score_half(table, halves, tested, halves + table->count + 1, part, series, scores);
+    }
+    ist_free(halves);
+    ist_free(part);
+    return status == IST_OK ? score_series(table, scores, series) : status;
+}
+
 fit_summary fit_summarise(const fit_table *table, const fit_series_score *series, uint32_t ways)
 {
     fit_summary summary = {0};

@@ -41,6 +41,9 @@ ist_status fit_cross_validate(const fit_table *table, fit_score *scores, fit_ser
 ist_status fit_score_split(const fit_table *table, const uint8_t *mask, fit_score *scores,
                            fit_series_score *series);
 
+/* Fits to every other size of each series, scores the sizes between; then the other way round. */
+ist_status fit_score_halves(const fit_table *table, fit_score *scores, fit_series_score *series);
+
 /* Over the series that were scored one of the ways in `ways` (1 << fit_way). */
 fit_summary fit_summarise(const fit_table *table, const fit_series_score *series, uint32_t ways);
 

@@ -104,12 +104,22 @@ ist_status fit_header_read(fit_reader *from)
             }
         }
     }
-    static const fit_column required[] = {FIT_COLUMN_id, FIT_COLUMN_n_gpus, FIT_COLUMN_op,
-                                          FIT_COLUMN_metric, FIT_COLUMN_value};
-    for (size_t i = 0; i < sizeof required / sizeof *required; ++i) {
+    static const fit_column table[] = {FIT_COLUMN_id, FIT_COLUMN_n_gpus, FIT_COLUMN_op,
+                                       FIT_COLUMN_metric, FIT_COLUMN_value};
+    static const fit_column bench[] = {FIT_COLUMN_ranks, FIT_COLUMN_run_us};
+    const bool is_bench = fit_header_is_bench(from);
+    const fit_column *required = is_bench ? bench : table;
+    const size_t count = is_bench ? sizeof bench / sizeof *bench : sizeof table / sizeof *table;
+    for (size_t i = 0; i < count; ++i) {
         if (from->place[required[i]] < 0) {
             return fit_line_refuse(from, "a column that is missing", column_names[required[i]]);
         }
     }
     return IST_OK;
+}
+
+bool fit_header_is_bench(const fit_reader *from)
+{
+    const bool named = from->place[FIT_COLUMN_call] >= 0 || from->place[FIT_COLUMN_layout] >= 0;
+    return named && from->place[FIT_COLUMN_id] < 0;
 }

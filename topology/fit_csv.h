@@ -32,7 +32,22 @@
     X(metric)                                                                                      \
     X(value)                                                                                       \
     X(bw_convention)                                                                               \
-    X(notes)
+    X(notes)                                                                                       \
+    X(call)                                                                                        \
+    X(ranks)                                                                                       \
+    X(library)                                                                                     \
+    X(type)                                                                                        \
+    X(redop)                                                                                       \
+    X(in_place)                                                                                    \
+    X(graph)                                                                                       \
+    X(run_us)                                                                                      \
+    X(layout)                                                                                      \
+    X(tokens)                                                                                      \
+    X(dtype)                                                                                       \
+    X(top_k)                                                                                       \
+    X(windows)                                                                                     \
+    X(staged)                                                                                      \
+    X(wrong)
 
 typedef enum fit_column {
 #define X(name) FIT_COLUMN_##name,
@@ -52,8 +67,12 @@ typedef struct fit_reader {
 /* IST_ERR_PARSE naming the line. */
 ist_status fit_line_refuse(const fit_reader *from, const char *what, const char *seen);
 
-/* Finds the columns; those that have to be there are id, n_gpus, op, metric and value. */
+/* Finds the columns. Those that have to be there are id, n_gpus, op, metric and value; or, of what
+ * `isthmus bench --csv` prints, ranks, run_us, and call or op. */
 ist_status fit_header_read(fit_reader *from);
+
+/* Whether the table is one of `isthmus bench`. */
+bool fit_header_is_bench(const fit_reader *from);
 
 /* The next line that is not empty. False at the end of the text. */
 bool fit_line_read(fit_reader *from);

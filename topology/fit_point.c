@@ -3,6 +3,7 @@
  */
 #include "fit_point.h"
 
+#include "fit_bench.h"
 #include "fit_csv.h"
 
 #include <isthmus/backend.h>
@@ -153,6 +154,7 @@ static void set_machine(fit_point *point, const fit_reader *from)
                       has(fit_cell(from, FIT_COLUMN_op), "_combine");
     cost_knobs knobs = cost_knobs_default();
     knobs.value[COST_overhead_ps] = rows ? 15000000 : 6000000;
+    knobs.value[COST_message_ps] = point->machine.domain == count ? 300000 : 20000;
     knobs.value[COST_lsa_bytes_per_s] = (uint64_t)(found->lsa * (rows ? 0.63e9 : 0.8e9));
     knobs.value[COST_net_bytes_per_s] = (uint64_t)(found->net * (rows ? 0.85e9 : 0.96e9));
     knobs.value[COST_local_bytes_per_s] = (uint64_t)(found->local * 0.85e9);
@@ -472,7 +474,8 @@ ist_status fit_table_read(const char *text, size_t bytes, fit_table *table)
         status = fit_header_read(from);
     }
     while (status == IST_OK && made.count < lines && fit_line_read(from)) {
-        status = read_point(from, &made.point[made.count]);
+        status = fit_header_is_bench(from) ? fit_bench_line(from, &made.point[made.count])
+                                           : read_point(from, &made.point[made.count]);
         made.count += status == IST_OK;
     }
     ist_free(from);

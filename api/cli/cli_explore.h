@@ -81,7 +81,7 @@ typedef struct cli_explore_set {
 } cli_explore_set;
 
 typedef struct cli_explore_sum {
-    uint64_t schedules, device_ops, steps, choice_points, switches, failures;
+    uint64_t schedules, device_ops, device_calls, steps, choice_points, switches, failures;
 } cli_explore_sum;
 
 typedef struct cli_explore_total {
@@ -108,12 +108,6 @@ FILE *cli_explore_journal_open(const cli_explore *options, cli_explore_total *to
 bool cli_explore_journal_add(FILE *journal, const json_t *result);
 
 /* ---- leading (cli_explore_lead.c, cli_explore_crew.c, cli_explore_meet.c) -------------------- */
-
-typedef struct cli_explore_place {
-    uint32_t process, process_count; /* of the launcher; 0 of 1 without */
-    char host[128];
-    uint16_t port;
-} cli_explore_place;
 
 /* What is known of the run besides its results. */
 typedef struct cli_explore_course {
@@ -142,6 +136,8 @@ bool cli_explore_is_hello(const cli_explore *options, const char *line, uint32_t
 
 /* Shrinks, writes replay file and report, adds their names to the failure. */
 void cli_explore_report(const cli_explore *options, json_t *failure);
+/* Writes replay file and report of a case that a search has found; tells their names. */
+json_t *cli_explore_keep(const cli_explore *options, ist_case *which);
 /* Runs a replay file again. */
 int cli_explore_replay(const cli_explore *options);
 /* Runs the case once more and writes what happened as one self-contained page. */

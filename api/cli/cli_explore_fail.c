@@ -128,18 +128,11 @@ static bool add_shrunk(json_t *failure, const ist_case *which, const ist_finding
 
 /* ------------------------------------------------------------------------------------ the report */
 
-/* In a child: what kills a worker must not kill the run. Its words come back through a file. */
-static int make_files(const cli_explore *options, json_t *failure, const char *stem)
+/* Replay file and page of a case. */
+static bool write_both(ist_case *which, json_t *failure, const char *stem)
 {
-    char path[4096], line[4200], note[4096];
+    char path[4096], line[4200];
     ist_explore_report report = {.size = sizeof report};
-    const explore_scenario *scenario =
-        explore_scenario_find(json_string_value(json_object_get(failure, "scenario")));
-    uint64_t seed = (uint64_t)json_integer_value(json_object_get(failure, "seed"));
-    ist_case *which = scenario == NULL ? NULL : failing_case(options, scenario, seed);
-    if (which == NULL) {
-        return CLI_FAILED;
-    }
     (void)snprintf(path, sizeof path, "%s.json", stem);
     (void)snprintf(line, sizeof line, "isthmus explore --replay %s", path);
     explore_view view = {.replay = line};
@@ -150,6 +143,30 @@ static int make_files(const cli_explore *options, json_t *failure, const char *s
     if (good && cli_explore_write_html(which, line, path) == CLI_OK) {
         good = json_object_set_new(failure, "report_file", json_string(path)) == 0;
     }
+    return good;
+}
+
+json_t *cli_explore_keep(const cli_explore *options, ist_case *which)
+{
+    char stem[2048];
+    json_t *failure = json_object();
+    (void)snprintf(stem, sizeof stem, "%s/%s-search", options->out, which->scenario);
+    if (failure != NULL && !write_both(which, failure, stem)) {
+        json_decref(failure);
+        failure = NULL;
+    }
+    return failure;
+}
+
+/* In a child: what kills a worker must not kill the run. Its words come back through a file. */
+static int make_files(const cli_explore *options, json_t *failure, const char *stem)
+{
+    char note[4096];
+    const explore_scenario *scenario =
+        explore_scenario_find(json_string_value(json_object_get(failure, "scenario")));
+    uint64_t seed = (uint64_t)json_integer_value(json_object_get(failure, "seed"));
+    ist_case *which = scenario == NULL ? NULL : failing_case(options, scenario, seed);
+    bool good = which != NULL && write_both(which, failure, stem);
     ist_case_close(which);
     (void)snprintf(note, sizeof note, "%s.tmp", stem);
     return good && json_dump_file(failure, note, JSON_COMPACT) == 0 ? CLI_OK : CLI_FAILED;

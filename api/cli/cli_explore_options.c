@@ -2,6 +2,7 @@
 /* Reads the options of `isthmus explore`. */
 #include "cli.h"
 #include "cli_explore.h"
+#include "cli_hash.h"
 
 #include <fnmatch.h>
 #include <getopt.h>
@@ -269,6 +270,19 @@ int cli_explore_read(int argc, char **argv, cli_explore *options)
     return settle(argc, argv, options);
 }
 
+/* Another build may know other scenarios: then places mean something else. */
+static uint64_t key_of_scenarios(const cli_explore *options)
+{
+    uint64_t key = options->scenario_count;
+    for (uint32_t i = 0; i < options->scenario_count; ++i) {
+        for (const char *c = options->scenarios[i]->name; *c != '\0'; ++c) {
+            key = cli_fold(key, (uint64_t)(unsigned char)*c);
+        }
+        key = cli_fold(key, i);
+    }
+    return key;
+}
+
 void cli_explore_identity(const cli_explore *options, cli_text *text)
 {
     const explore_setting *setting = &options->setting;
@@ -276,7 +290,8 @@ void cli_explore_identity(const cli_explore *options, cli_text *text)
     cli_text_append(text, "%s seed %" PRIu64 " schedules %" PRIu64 " faults %x who %d %d %u",
                     options->pattern, options->seed, options->schedules, setting->faults,
                     (int)setting->turns, (int)setting->scheduler, setting->depth);
-    cli_text_append(text, " steps %u", setting->choice_points);
+    cli_text_append(text, " steps %u of %016" PRIx64, setting->choice_points,
+                    key_of_scenarios(options));
     cli_text_append(text, " numbers %u %u %u %u %u %u stop %d", numbers->ranks, numbers->tokens,
                     numbers->hidden, numbers->experts, numbers->topk, numbers->steps,
                     (int)!options->keep_going);

@@ -87,10 +87,11 @@ static int print_text(const cli_explore *options, const cli_explore_total *total
     if (options->scenario_count > 1) {
         print_scenarios(options, total);
     }
-    printf("%" PRIu64 " schedules, %" PRIu64 " device operations, %" PRIu64 " steps; %" PRIu64
+    printf("%" PRIu64 " schedules, %" PRIu64 " device operations (%" PRIu64
+           " with rows and words without order), %" PRIu64 " steps\n%" PRIu64
            " distinct digests, %" PRIu64 " distinct wait-for shapes\n",
-           total->all.schedules, total->all.device_ops, total->all.steps, total->digests.count,
-           total->shapes.count);
+           total->all.schedules, total->all.device_ops, total->all.device_calls, total->all.steps,
+           total->digests.count, total->shapes.count);
     printf("%.1f s, %.0f schedules/s, %u workers", course->wall_s, rate(total, course),
            course->workers_max);
     if (total->resumed > 0) {
@@ -112,8 +113,9 @@ static int print_text(const cli_explore *options, const cli_explore_total *total
 
 static json_t *sum_json(const cli_explore_sum *sum)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "schedules", (json_int_t)sum->schedules,
-                     "device_ops", (json_int_t)sum->device_ops, "steps", (json_int_t)sum->steps,
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schedules", (json_int_t)sum->schedules,
+                     "device_ops", (json_int_t)sum->device_ops, "device_calls",
+                     (json_int_t)sum->device_calls, "steps", (json_int_t)sum->steps,
                      "choice_points", (json_int_t)sum->choice_points, "switches",
                      (json_int_t)sum->switches, "failed", (json_int_t)sum->failures);
 }

@@ -84,6 +84,7 @@ static void add_sum(cli_explore_sum *sum, const json_t *result)
 {
     sum->schedules += number_of(result, "done");
     sum->device_ops += number_of(result, "device_ops");
+    sum->device_calls += number_of(result, "device_calls");
     sum->steps += number_of(result, "steps");
     sum->choice_points += number_of(result, "choice_points");
     sum->switches += number_of(result, "switches");

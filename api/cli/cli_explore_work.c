@@ -62,6 +62,7 @@ static void add_report(work_result *result, const ist_explore_report *report)
 {
     result->sum.schedules += 1u;
     result->sum.device_ops += report->device_op_count;
+    result->sum.device_calls += report->device_call_count;
     result->sum.steps += report->steps;
     result->sum.choice_points += report->choice_points;
     result->sum.switches += report->switches;
@@ -118,9 +119,10 @@ static json_t *result_json(const cli_explore_job *job, uint32_t done, work_resul
     const cli_explore_sum *sum = &result->sum;
     json_t *json = NULL;
     if (!result->digests.failed && !result->shapes.failed) {
-        json = json_pack("{s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, s:O}", "place",
-                         (json_int_t)job->place, "count", (int)job->count, "done", (int)done,
-                         "device_ops", (json_int_t)sum->device_ops, "steps", (json_int_t)sum->steps,
+        json = json_pack("{s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, s:O}",
+                         "place", (json_int_t)job->place, "count", (int)job->count, "done",
+                         (int)done, "device_ops", (json_int_t)sum->device_ops, "device_calls",
+                         (json_int_t)sum->device_calls, "steps", (json_int_t)sum->steps,
                          "choice_points", (json_int_t)sum->choice_points, "switches",
                          (json_int_t)sum->switches, "failed", (json_int_t)sum->failures, "faults",
                          faults_json(result->of_faults), "digests", result->digests.bytes, "shapes",
@@ -166,11 +168,9 @@ json_t *cli_explore_crash(const cli_explore *options, uint64_t place)
         return NULL;
     }
     (void)json_object_set_new(failure, "finding", json_string("crash"));
-    return json_pack("{s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:{}, s:s, s:s, s:[o]}", "place",
-                     (json_int_t)place, "count", 1, "done", 1, "device_ops", (json_int_t)0, "steps",
-                     (json_int_t)0, "choice_points", (json_int_t)0, "switches", (json_int_t)0,
-                     "failed", (json_int_t)1, "faults", "digests", "", "shapes", "", "failures",
-                     failure);
+    return json_pack("{s:I, s:i, s:i, s:i, s:{}, s:s, s:s, s:[o]}", "place", (json_int_t)place,
+                     "count", 1, "done", 1, "failed", 1, "faults", "digests", "", "shapes", "",
+                     "failures", failure);
 }
 
 /* ------------------------------------------------------------------------------------ serving */

@@ -19,7 +19,8 @@ static const char help[] =
     "usage: isthmus fit POINTS [OPTION...]\n"
     "\n"
     "Fits the constants of the estimate to the timings in POINTS and writes a profile for\n"
-    "`isthmus whatif`. POINTS is what `isthmus probe --json` or `isthmus bench ep --json` wrote, or\n"
+    "`isthmus whatif`. POINTS is what `isthmus probe --json`, `isthmus bench ep --json` or the CSV\n"
+    "of `isthmus bench ep` and `isthmus bench coll` have; or\n"
     "CSV whose first line names the columns: id (source/series/point), n_gpus, op, metric (time_us\n"
     "or bw_GBs) and value, and as far as known hardware, gpus_per_node, lsa_domain_size, n_nodes,\n"
     "bytes, tokens_per_rank, hidden, topk, experts, dtype_dispatch, dtype_combine, algo_or_mode,\n"
@@ -27,9 +28,11 @@ static const char help[] =
     "\n"
     "  --cross-validate   leaves one world size out at a time and predicts it; prints the errors\n"
     "  --test FILE        fits POINTS, predicts the timings in FILE\n"
-    "  --series           with these two: one line a series, as CSV\n"
-    "  --points           with these two: one line a point, as CSV\n"
-    "  --max-median PCT   with these two: exit 1 when the median error is above it\n"
+    "  --halves           fits every other size of each series, predicts the sizes between, and\n"
+    "                     the other way round\n"
+    "  --series           with these three: one line a series, as CSV\n"
+    "  --points           with these three: one line a point, as CSV\n"
+    "  --max-median PCT   with these three: exit 1 when the median error is above it\n"
     "  --max-p90 PCT      the same for the 90th percentile over series\n"
     "  --only PREFIX      points whose id begins so\n"
     "  --name NAME        name of the profile (default: fit)\n"
@@ -41,11 +44,13 @@ static const char help[] =
     "examples:\n"
     "  isthmus fit points.csv --cross-validate --max-median 10 --max-p90 25\n"
     "  isthmus fit points.csv --only trtllm -o trtllm.json\n"
-    "  isthmus fit bench-half.json --test bench-other-half.json --max-median 10\n";
+    "  isthmus fit bench-half.json --test bench-other-half.json --max-median 10\n"
+    "  isthmus fit coll.csv --halves --max-median 10\n";
 
 enum {
     OPTION_CROSS = 256,
     OPTION_TEST,
+    OPTION_HALVES,
     OPTION_SERIES,
     OPTION_POINTS,
     OPTION_MEDIAN,
@@ -58,6 +63,7 @@ enum {
 
 static const struct option long_options[] = {{"cross-validate", 0, NULL, OPTION_CROSS},
                                              {"test", 1, NULL, OPTION_TEST},
+                                             {"halves", 0, NULL, OPTION_HALVES},
                                              {"series", 0, NULL, OPTION_SERIES},
                                              {"points", 0, NULL, OPTION_POINTS},
                                              {"max-median", 1, NULL, OPTION_MEDIAN},
@@ -75,7 +81,7 @@ typedef struct fit_options {
     const char *name;
     const char *output;
     uint64_t max_median, max_p90; /* per cent; 0: no limit */
-    bool cross, series, lines, help;
+    bool cross, halves, series, lines, help;
 } fit_options;
 
 static int read_option(int option, const char *value, fit_options *options)
@@ -83,6 +89,7 @@ static int read_option(int option, const char *value, fit_options *options)
     switch (option) {
     case OPTION_CROSS: options->cross = true; return CLI_OK;
     case OPTION_TEST: options->test = value; return CLI_OK;
+    case OPTION_HALVES: options->halves = true; return CLI_OK;
     case OPTION_SERIES: options->series = true; return CLI_OK;
     case OPTION_POINTS: options->lines = true; return CLI_OK;
     case OPTION_MEDIAN:
@@ -119,11 +126,13 @@ static int read_options(int argc, char **argv, fit_options *options)
                                         : "one table of timings is expected");
     }
     options->points = argv[optind];
-    if (options->cross && options->test != NULL) {
-        return cli_usage(COMMAND, "--cross-validate and --test exclude each other");
+    const int modes = options->cross + options->halves + (options->test != NULL);
+    if (modes > 1) {
+        return cli_usage(COMMAND, "--cross-validate, --halves and --test exclude each other");
     }
-    if ((options->series || options->lines) && !options->cross && options->test == NULL) {
-        return cli_usage(COMMAND, "--series and --points need --cross-validate or --test");
+    if ((options->series || options->lines) && modes == 0) {
+        return cli_usage(COMMAND,
+                         "--series and --points need --cross-validate, --halves or --test");
     }
     return CLI_OK;
 }
@@ -197,6 +206,7 @@ static int run(const fit_options *options, const char *points, size_t bytes, con
 {
     const ist_fit_desc desc = {.size = sizeof desc,
                                .mode = options->cross          ? IST_FIT_CROSS
+                                       : options->halves       ? IST_FIT_HALVES
                                        : options->test != NULL ? IST_FIT_TEST
                                                                : IST_FIT_PROFILE,
                                .points = points,

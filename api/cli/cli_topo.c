@@ -29,7 +29,8 @@ static const char help[] =
     "  show      counts, teams, tree, matrix of paths, what could not be found out\n"
     "  explain   why two ranks (A B), an operation or all ranks talk as they do\n"
     "  check     reads each source and says what is wrong with it\n"
-    "  convert   writes another form: nccl, json, text, matrix, svg, heat\n"
+    "  convert   writes another form: nccl, json, text, matrix, svg, heat; or line,\n"
+    "            which the simulator and what-if take for the same machines\n"
     "  diff      what a program would notice; exit status 1 when there is something\n"
     "\n"
     "options:\n"
@@ -43,11 +44,12 @@ static const char help[] =
     "      --load OP          with --svg: colour links by the load of an operation\n"
     "      --op OP            explain: barrier, all-reduce, all-gather, all-to-all,\n"
     "                         ep.dispatch, ep.combine, reshard, put ...\n"
-    "      --peer-access TYPE explain: load/store over PCIe up to TYPE (PIX ... SYS)\n"
-    "      --lsa-max N        explain: load/store teams of at most N ranks\n"
-    "      --no-gin           explain: as if there were no GPU-initiated network\n"
-    "      --backend NAME     check: run a communicator there and compare its teams\n"
-    "      --to FORM          convert: nccl, json, text, matrix, svg, heat\n"
+    "      --peer-access TYPE explain, line: load/store over PCIe up to TYPE (PIX ... SYS)\n"
+    "      --lsa-max N        explain, line: load/store teams of at most N ranks\n"
+    "      --no-gin           explain, line: as if there were no GPU-initiated network\n"
+    "      --backend NAME     check, explain: open a communicator there and compare\n"
+    "                         (sim: a cluster made as convert --to line does)\n"
+    "      --to FORM          convert: nccl, json, line, text, matrix, svg, heat\n"
     "  -o, --output FILE      convert: where to; standard output without it\n"
     "  -h, --help             this text\n"
     "\n"
@@ -222,6 +224,10 @@ static int explain(const cli_topo_options *options)
     if (status == CLI_OK) {
         status = explain_opened(topology, options, a, b);
     }
+    if (status == CLI_OK && options->backend != NULL) {
+        printf("\n%s says\n", options->backend);
+        status = cli_topo_compare(topology, options);
+    }
     ist_topology_close(topology);
     return status;
 }
@@ -259,6 +265,24 @@ static int check(const cli_topo_options *options)
     return worst;
 }
 
+/* The line that makes the simulator build the same machines. */
+static int line_save(const cli_topo_options *options)
+{
+    ist_topology *topology = NULL;
+    char line[1024];
+    const ist_topology_policy policy = cli_topo_policy(options);
+    int status = cli_topo_open(source_of(options, 0), options, &topology);
+    if (status == CLI_OK) {
+        const ist_status made =
+            ist_topology_cluster(topology, &policy, line, sizeof line - 1, NULL);
+        (void)strcat(made == IST_OK ? line : strcpy(line, ""), "\n");
+        status = made == IST_OK ? cli_topo_save(options->output, line)
+                                : cli_failed(COMMAND, "%s", cli_error_text(made));
+    }
+    ist_topology_close(topology);
+    return status;
+}
+
 static int convert(const cli_topo_options *options)
 {
     static const struct {
@@ -267,6 +291,9 @@ static int convert(const cli_topo_options *options)
     } forms[] = {{"text", IST_TOPOLOGY_TEXT}, {"matrix", IST_TOPOLOGY_MATRIX},
                  {"json", IST_TOPOLOGY_JSON}, {"nccl", IST_TOPOLOGY_NCCL},
                  {"svg", IST_TOPOLOGY_SVG},   {"heat", IST_TOPOLOGY_HEAT}};
+    if (options->to != NULL && strcmp(options->to, "line") == 0) {
+        return line_save(options);
+    }
     for (size_t i = 0; options->to != NULL && i < sizeof forms / sizeof *forms; ++i) {
         ist_topology *topology = NULL;
         if (strcmp(forms[i].name, options->to) != 0) {
@@ -279,7 +306,7 @@ static int convert(const cli_topo_options *options)
         ist_topology_close(topology);
         return status;
     }
-    return cli_usage(COMMAND, "--to has to be nccl, json, text, matrix, svg or heat");
+    return cli_usage(COMMAND, "--to has to be nccl, json, line, text, matrix, svg or heat");
 }
 
 static int diff_opened(const ist_topology *first, const ist_topology *second)

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #define COMMAND "topo"
 
@@ -53,8 +54,16 @@ int cli_topo_compare(const ist_topology *topology, const cli_topo_options *optio
     if (status != IST_OK || info.gpu_count == 0) {
         return cli_failed(COMMAND, "nothing to compare: the topology has no GPU");
     }
+    char line[1024];
     ist_world_desc desc = {
         .size = sizeof desc, .rank_count = info.gpu_count, .backend = options->backend};
+    if (strcmp(options->backend, "sim") == 0) {
+        status = ist_topology_cluster(topology, &self.policy, line, sizeof line, NULL);
+        desc.cluster = line;
+    }
+    if (status != IST_OK) {
+        return cli_failed(COMMAND, "%s", cli_error_text(status));
+    }
     status = ist_world_run(&desc, rank_main, &self, NULL);
     if (status != IST_OK) {
         return cli_failed(COMMAND, "%s: %s", options->backend, cli_error_text(status));

@@ -82,6 +82,29 @@ static void put_numbers(ist_case *which, explore_numbers numbers)
     }
 }
 
+static const char quiet_name[] = "quiet";
+
+void explore_case_of_search(ist_case *which)
+{
+    uint32_t at = which->param_count;
+    if (at < IST_CASE_PARAMS_MAX) {
+        (void)snprintf(which->names[at], sizeof which->names[at], "%s", quiet_name);
+        which->params[at] = 1;
+        which->least[at] = 1;
+        ++which->param_count;
+    }
+}
+
+static uint32_t options_of(const ist_case *which)
+{
+    for (uint32_t i = 0; i < which->param_count; ++i) {
+        if (strcmp(which->names[i], quiet_name) == 0) {
+            return IST_EXPLORE_QUIET_HOSTS;
+        }
+    }
+    return 0;
+}
+
 /* ------------------------------------------------------------------------------------ running */
 
 static void cluster_line(const explore_scenario *scenario, uint32_t ranks, char line[32])
@@ -176,6 +199,7 @@ ist_status explore_case_run(const ist_case *which, void *context, ist_explore_re
                                 .choices = which->choices,
                                 .choice_count = which->choice_count,
                                 .detectors_off = run.scenario->detectors_off,
+                                .options = options_of(which),
                                 .replay = view != NULL ? view->replay : NULL,
                                 .watch = view != NULL ? view->watch : NULL,
                                 .watch_context = view != NULL ? view->watch_context : NULL};

@@ -43,6 +43,9 @@ typedef struct explore_view {
     void *watch_context;
 } explore_view;
 
+/* Marks a case as one of a search: its programs take turns quietly, and it is not shrunk. */
+void explore_case_of_search(ist_case *which);
+
 /* An ist_case_fn; its context is an explore_view or NULL. */
 ist_status explore_case_run(const ist_case *which, void *context, ist_explore_report *report);
 /* The world of a case, for who searches it by himself: call explore_case_leave() afterwards. */

@@ -14,11 +14,12 @@
 
 enum {
     EP_RANK_MAJOR = 1,
-    EP_STAGED = 2, /* two operations in flight, in halves */
-    EP_UPDATE = 4, /* a new routing each step */
-    EP_PAIR = 8,   /* two handles, one of each layout */
-    EP_GRAPH = 16, /* operations are replayed; one rank leaves after the first step */
-    EP_CLEAN = 32  /* one rank is masked by hand, and comes back with a clean */
+    EP_STAGED = 2,   /* two operations in flight, in halves */
+    EP_UPDATE = 4,   /* a new routing each step */
+    EP_PAIR = 8,     /* two handles, one of each layout */
+    EP_GRAPH = 16,   /* operations are replayed; one rank leaves after the first step */
+    EP_REDUCED = 64, /* each rank adds up its own rows; one team only */
+    EP_CLEAN = 32    /* one rank is masked by hand, and comes back with a clean */
 };
 
 #define EP_LANES 2u
@@ -75,6 +76,8 @@ static ep_shape shape_of(const explore_run *run, uint32_t lane)
                       .hidden = run->numbers.hidden,
                       .dtype = types[draw(run, 4) % 3u],
                       .layout = by_rank ? IST_EP_RANK_MAJOR : IST_EP_EXPERT_MAJOR,
+                      .order = (run->scenario->flags & EP_REDUCED) != 0 ? IST_EP_COMBINE_REDUCED
+                                                                        : IST_EP_COMBINE_STRICT,
                       .masked_permille = 100,
                       .uneven = (uint32_t)(draw(run, 5) & 1u)};
     return shape;
@@ -415,6 +418,10 @@ static const char *const step_points[] = {"ep.dispatch.begin",
                                           "ep.combine.answered",
                                           "ep.combine.read",
                                           NULL};
+static const char *const reduced_points[] = {
+    "ep.dispatch.sent",   "ep.dispatch.answered", "ep.reduced.begin",  "ep.reduced.written",
+    "ep.reduced.sent",    "ep.reduced.ready",     "ep.reduced.pushed", "ep.reduced.reported",
+    "ep.reduced.decided", "ep.reduced.summed",    "ep.reduced.ended",  NULL};
 static const char *const clean_points[] = {"ep.clean.begin",
                                            "ep.clean.drained",
                                            "ep.clean.closed",
@@ -432,26 +439,49 @@ static const char *const clean_points[] = {"ep.clean.begin",
 /* Who is masked by hand, or leaves, lets waits end by their deadlines: that is no deadlock. */
 #define DEADLOCKS(flags_)                                                                          \
     (((flags_) & (EP_CLEAN | EP_GRAPH)) != 0 ? IST_DETECTOR(IST_FINDING_DEADLOCK) : 0)
-#define SCENARIO(name_, suffix, net_, flags_, points_, about_)                                     \
+#define SCENARIO_(name_, net_, flags_, points_, tokens_, hidden_, about_)                          \
     {                                                                                              \
-        .name = name_ suffix, .about = about_, .net = net_, .flags = flags_, .points = points_,    \
+        .name = name_, .about = about_, .net = net_, .flags = flags_, .points = points_,           \
         .detectors_off = DEADLOCKS(flags_),                                                        \
-        .numbers = {.ranks = 4, .tokens = 4, .hidden = 16, .experts = 6, .topk = 2, .steps = 2},   \
+        .numbers = {.ranks = 4,                                                                    \
+                    .tokens = tokens_,                                                             \
+                    .hidden = hidden_,                                                             \
+                    .experts = 6,                                                                  \
+                    .topk = 2,                                                                     \
+                    .steps = 2},                                                                   \
         .prepare = prepare, .discard = discard, .rank_main = ep_main,                              \
     }
-#define ON_EVERY_NET(name, flags, points, about)                                                   \
-    SCENARIO(name, "-lsa", EXPLORE_LSA, flags, points, about ", load and store"),                  \
-        SCENARIO(name, "-gin", EXPLORE_GIN, flags, points, about ", network"),                     \
-        SCENARIO(name, "-hybrid", EXPLORE_HYBRID, flags, points, about ", two nodes")
+#define SCENARIO(name, net, flags, points, ...) SCENARIO_(name, net, flags, points, __VA_ARGS__)
+#define ON_EVERY_NET_(name, flags, points, tokens, hidden, about)                                  \
+    SCENARIO(name "-lsa", EXPLORE_LSA, flags, points, tokens, hidden, about ", load and store"),   \
+        SCENARIO(name "-gin", EXPLORE_GIN, flags, points, tokens, hidden, about ", network"),      \
+        SCENARIO(name "-hybrid", EXPLORE_HYBRID, flags, points, tokens, hidden,                    \
+                 about ", two nodes")
+#define ON_EVERY_NET(name, flags, points, ...) ON_EVERY_NET_(name, flags, points, __VA_ARGS__)
+/* One block a launch; and rows enough for several. */
+#define SMALL 4, 16
+#define LARGE 8, 1024
 
 const explore_scenario explore_ep_scenarios[EXPLORE_EP_SCENARIOS] = {
-    ON_EVERY_NET("ep-em", 0, step_points, "dispatch and combine, expert-major"),
-    ON_EVERY_NET("ep-rm", EP_RANK_MAJOR, step_points, "dispatch and combine, rank-major"),
-    ON_EVERY_NET("ep-staged", EP_STAGED, step_points, "send and receive halves of two handles"),
-    ON_EVERY_NET("ep-staged-rm", EP_STAGED | EP_RANK_MAJOR, step_points,
+    ON_EVERY_NET("ep-em", 0, step_points, SMALL, "dispatch and combine, expert-major"),
+    ON_EVERY_NET("ep-rm", EP_RANK_MAJOR, step_points, SMALL, "dispatch and combine, rank-major"),
+    ON_EVERY_NET("ep-blocks", 0, step_points, LARGE, "several blocks, expert-major"),
+    ON_EVERY_NET("ep-blocks-rm", EP_RANK_MAJOR, step_points, LARGE, "several blocks, rank-major"),
+    ON_EVERY_NET("ep-staged", EP_STAGED, step_points, SMALL,
+                 "send and receive halves of two handles"),
+    ON_EVERY_NET("ep-staged-rm", EP_STAGED | EP_RANK_MAJOR, step_points, SMALL,
                  "halves of two handles, rank-major"),
-    ON_EVERY_NET("ep-update", EP_UPDATE, step_points, "a new routing each step"),
-    ON_EVERY_NET("ep-two-handles", EP_PAIR, step_points, "two handles, one of each layout"),
-    ON_EVERY_NET("ep-graph", EP_GRAPH, step_points, "replayed graphs, a rank leaves meanwhile"),
-    ON_EVERY_NET("ep-clean", EP_CLEAN, clean_points, "a rank is masked, and re-admitted"),
+    ON_EVERY_NET("ep-update", EP_UPDATE, step_points, SMALL, "a new routing each step"),
+    ON_EVERY_NET("ep-two-handles", EP_PAIR, step_points, SMALL, "two handles, one of each layout"),
+    ON_EVERY_NET("ep-graph", EP_GRAPH, step_points, SMALL,
+                 "replayed graphs, a rank leaves meanwhile"),
+    ON_EVERY_NET("ep-clean", EP_CLEAN, clean_points, SMALL, "a rank is masked, and re-admitted"),
+    SCENARIO("ep-reduced-lsa", EXPLORE_LSA, EP_REDUCED, reduced_points, SMALL,
+             "each rank adds up its own rows, load and store"),
+    SCENARIO("ep-reduced-blocks-lsa", EXPLORE_LSA, EP_REDUCED, reduced_points, LARGE,
+             "the same, several blocks"),
+    SCENARIO("ep-reduced-graph-lsa", EXPLORE_LSA, EP_REDUCED | EP_GRAPH, reduced_points, SMALL,
+             "the same, replayed from graphs"),
+    SCENARIO("ep-reduced-clean-lsa", EXPLORE_LSA, EP_REDUCED | EP_CLEAN, clean_points, SMALL,
+             "the same, a rank re-admitted"),
 };

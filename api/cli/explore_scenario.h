@@ -86,7 +86,7 @@ const explore_scenario *explore_scenario_find(const char *name);
 void explore_scenario_add(const explore_scenario *scenario);
 
 #define EXPLORE_MASK_SCENARIOS 12u
-#define EXPLORE_EP_SCENARIOS 24u
+#define EXPLORE_EP_SCENARIOS 34u
 extern const explore_scenario explore_mask_scenarios[EXPLORE_MASK_SCENARIOS];
 extern const explore_scenario explore_ep_scenarios[EXPLORE_EP_SCENARIOS];
 

@@ -185,6 +185,16 @@ FIELD(ist_ep_op_desc, reserved, 16);
 BYTES(ist_ep_op_desc, 32);
 
 /* device.h */
+FIELD(ist_row_sums, dst, 0);
+FIELD(ist_row_sums, src, 8);
+FIELD(ist_row_sums, weight, 16);
+FIELD(ist_row_sums, elements, 24);
+FIELD(ist_row_sums, stride, 32);
+FIELD(ist_row_sums, row_count, 36);
+FIELD(ist_row_sums, dtype, 40);
+FIELD(ist_row_sums, reserved, 44);
+BYTES(ist_row_sums, 48);
+
 FIELD(ist_dev_error, status, 0);
 FIELD(ist_dev_error, peer, 4);
 FIELD(ist_dev_error, operation, 8);
@@ -254,7 +264,9 @@ FIELD(ist_backend_caps, device_name, 8);
 FIELD(ist_backend_caps, window_reason, 16);
 FIELD(ist_backend_caps, gin_reason, 24);
 FIELD(ist_backend_caps, graph_reason, 32);
-BYTES(ist_backend_caps, 40);
+FIELD(ist_backend_caps, peeks_by_loads, 40);
+FIELD(ist_backend_caps, reserved, 44);
+BYTES(ist_backend_caps, 48);
 
 FIELD(ist_backend_comm_desc, id, 0);
 FIELD(ist_backend_comm_desc, rank, 128);

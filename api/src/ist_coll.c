@@ -95,6 +95,17 @@ static IST_COLD ist_status refuse_alignment(const ist_comm *comm, const ist_back
         beyond, unit);
 }
 
+static IST_COLD ist_status check_anew(ist_world *world, const ist_backend_coll *op,
+                                      const void *buffer, uint64_t bytes, const char *argument)
+{
+    IST_RETURN_IF_ERROR(
+        ist_memory_check(world, buffer, bytes, 0, argument, ist_coll_text(op->kind)));
+    const uint32_t next = world->checked_next++ % 4u;
+    world->checked[next].mem = buffer;
+    world->checked[next].bytes = bytes;
+    return IST_OK;
+}
+
 static inline ist_status check_buffer(ist_comm *comm, const ist_backend_coll *op,
                                       const void *buffer, uint64_t bytes, uint64_t unit,
                                       const char *argument)
@@ -105,8 +116,13 @@ static inline ist_status check_buffer(ist_comm *comm, const ist_backend_coll *op
     if (!IST_LIKELY(((uintptr_t)buffer & (unit - 1u)) == 0)) {
         return refuse_alignment(comm, op, buffer, argument, unit);
     }
-    return ist_memory_check(comm->object.world, buffer, bytes, 0, argument,
-                            ist_coll_text(op->kind));
+    ist_world *world = comm->object.world;
+    for (uint32_t i = 0; i < sizeof(world->checked) / sizeof(world->checked[0]); ++i) {
+        if (world->checked[i].mem == buffer && bytes <= world->checked[i].bytes) {
+            return IST_OK;
+        }
+    }
+    return check_anew(world, op, buffer, bytes, argument);
 }
 
 static IST_COLD ist_status refuse_dtype(const ist_comm *comm, const ist_backend_coll *op)
@@ -221,7 +237,11 @@ ist_status ist_coll_check_mask(ist_comm *comm, const char *operation)
 {
     ist_world *world = comm->object.world;
     uint64_t alarm = 0;
-    IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, comm->alarm, &alarm, sizeof(alarm)));
+    if (IST_LIKELY(world->peeks_by_loads)) {
+        alarm = __atomic_load_n(comm->alarm, __ATOMIC_ACQUIRE);
+    } else {
+        IST_RETURN_IF_ERROR(world->ops.mem_peek(world->self, comm->alarm, &alarm, sizeof(alarm)));
+    }
     if (IST_LIKELY(alarm == 0 && !comm->mask_touched)) {
         return IST_OK;
     }

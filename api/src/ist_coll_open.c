@@ -26,6 +26,8 @@ static ist_status prepare(ist_comm *comm, ist_coll_state **state)
 {
     ist_world *world = comm->object.world;
     ist_backend_coll_info info;
+    const ist_backend_caps *caps = NULL;
+    IST_RETURN_IF_ERROR(ist_world_caps(world, &caps)); /* how calls may look for alarms */
     IST_RETURN_IF_ERROR(ist_coll_check_mask(comm, OPEN));
     read_info(world, &info);
     if (info.reason != NULL) {

@@ -90,6 +90,14 @@ struct ist_world {
     uint64_t comm_open_count; /* whole-world communicators opened so far */
     uint64_t capture;         /* number of the capture under way, 0: none */
     uint64_t capture_count;
+    /* Ranges that collective calls have been checked with, good until something is freed: programs
+       use the same buffers again and again. */
+    struct {
+        const void *mem;
+        uint64_t bytes;
+    } checked[4];
+    uint32_t checked_next;
+    bool peeks_by_loads;        /* see ist_backend_caps; false until caps are known */
     ist_backend_coll *coll_ops; /* of the group under way, [coll_room] */
     uint32_t coll_count, coll_room;
     uint32_t coll_depth;     /* of nested groups */

@@ -5,6 +5,7 @@
 #include "ist_internal.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define FLAGS_KNOWN ((uint32_t)IST_MEM_SYMMETRIC | (uint32_t)IST_MEM_HOST_VISIBLE)
 
@@ -51,6 +52,7 @@ ist_status ist_mem_free(ist_world *world, void *mem)
                                   "mem lies in the open window %" PRIu64, object->number);
         }
     }
+    memset(world->checked, 0, sizeof(world->checked));
     ist_status status = world->ops.mem_free(world->self, mem);
     /* Not the caller's mistake: it is gone, whatever else went wrong. */
     if (status != IST_ERR_ARGUMENT && world->memory_count != 0) {

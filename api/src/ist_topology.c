@@ -372,8 +372,10 @@ ist_status ist_topology_cluster(const ist_topology *topology, const ist_topology
     cost_to_cluster(&links, &cluster);
     cluster.node_count = machine.node_count;
     cluster.gpus_per_node = machine.gpus_per_node;
-    cluster.nics_per_node = taken.gin_off ? 0 : machine.nics_per_node;
-    cluster.nvlink_domain = topo_policy_lsa(topology->graph, &taken);
+    /* NICs of a line serve GIN; those that cannot are left out, and hosts are not simulated. */
+    const topo_formed choice = topo_comm_predict(topology->graph, &taken);
+    cluster.nics_per_node = choice.gin == TOPO_GIN_NONE ? 0 : machine.nics_per_node;
+    cluster.nvlink_domain = choice.lsa_size;
     IST_RETURN_IF_ERROR(ist_cluster_print(&cluster, line, sizeof(line), NULL));
     topo_text_add(&made, "%s", line);
     return text_give(&made, operation, text, capacity, needed);

@@ -106,9 +106,10 @@ static ist_status run(const ist_fit_desc *desc, ist_fit *fit)
     case IST_FIT_PROFILE: return make_profile(desc, fit);
     case IST_FIT_CROSS: return fit_cross_validate(&fit->table, fit->scores, fit->series);
     case IST_FIT_TEST: return fit_score_split(&fit->table, fit->mask, fit->scores, fit->series);
+    case IST_FIT_HALVES: return fit_score_halves(&fit->table, fit->scores, fit->series);
     }
-    return ist_fail_value(NULL, IST_ERR_ARGUMENT, "desc.mode", OPEN, IST_FIT_TEST,
-                          (uint64_t)desc->mode, "desc.mode is %d, 0 to 2 is required",
+    return ist_fail_value(NULL, IST_ERR_ARGUMENT, "desc.mode", OPEN, IST_FIT_HALVES,
+                          (uint64_t)desc->mode, "desc.mode is %d, 0 to 3 is required",
                           (int)desc->mode);
 }
 

@@ -289,6 +289,7 @@ ist_status ist_world_caps(ist_world *world, const ist_backend_caps **caps)
         IST_RETURN_IF_ERROR(world->ops.caps(world->self, &known));
         world->caps = known;
         world->sm_count = known.sm_count;
+        world->peeks_by_loads = known.peeks_by_loads != 0;
         world->caps_known = true;
     }
     *caps = &world->caps;

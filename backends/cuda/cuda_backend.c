@@ -26,7 +26,8 @@ static ist_status cuda_caps(void *self, ist_backend_caps *caps)
     ist_backend_caps filled = {.sm_count = rank->sm_count,
                                .device_name = rank->name,
                                .window_reason = window_reason(rank),
-                               .gin_reason = cuda_nccl_reason()};
+                               .gin_reason = cuda_nccl_reason(),
+                               .peeks_by_loads = 1};
     uint32_t size = caps->size < sizeof(filled) ? caps->size : (uint32_t)sizeof(filled);
     filled.size = size;
     memcpy(caps, &filled, size);

@@ -210,6 +210,10 @@ static ist_status comm_open(cuda_rank *rank, const ist_backend_comm_desc *desc, 
     if (status == IST_OK) {
         status = open_network(comm);
     }
+    if (status == IST_OK && comm->rank == 0 && rank->index == 0 && !rank->compared) {
+        rank->compared = true;
+        status = cuda_comm_announce(comm);
+    }
     comm->next = rank->comms;
     rank->comms = comm;
     if (status != IST_OK) {

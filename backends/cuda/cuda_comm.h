@@ -90,6 +90,11 @@ ist_status cuda_comm_gather(cuda_comm *comm, const void *send, size_t bytes, int
                             cuda_call *call);
 void cuda_comm_release(cuda_comm *comm, cuda_call *call);
 
+/* ---- cuda_choice.c --------------------------------------------------------------------------- */
+
+/* Warns where teams or GIN are not what the topology of the machine says. */
+ist_status cuda_comm_announce(const cuda_comm *comm);
+
 /* ---- cuda_team.c ----------------------------------------------------------------------------- */
 
 void cuda_place_fill(const cuda_rank *rank, uint32_t lsa_size_max, cuda_place *place);

@@ -145,6 +145,7 @@ struct cuda_rank {
     bool vmm;           /* virtual memory management, without which there are no windows */
     bool fd_export;     /* memory can be given to other processes */
     bool rdma;          /* the device's memory can be given to NICs */
+    bool compared;      /* a communicator has been held against the topology */
     size_t granularity; /* of chunks */
     uint8_t uuid[16];
     CUstream side; /* the backend's own copies */

@@ -61,6 +61,7 @@ ist_status cuda_stream_close(void *self, uint64_t number)
     if (*link != NULL) {
         *link = stream->next;
     }
+    cuda_coll_forget_stream(rank, stream);
     CUresult result = cu.cuStreamDestroy(stream->handle);
     cuda_exit(entered);
     ist_free(stream);

@@ -185,6 +185,7 @@ uint32_t sim_agent_new(sim_explore *explore, sim_agent_kind kind, sim_rank *rank
     sim_agent *agent = &explore->agents[number];
     agent->kind = kind;
     agent->number = number;
+    agent->row_number = kind == SIM_AGENT_BLOCK ? number + 1u : number;
     agent->rank = rank;
     agent->other = NULL;
     agent->block = block;

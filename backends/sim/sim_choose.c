@@ -46,10 +46,10 @@ static void sim_change_set(sim_explore *explore)
                                                    : UINT64_MAX;
 }
 
-/* Who runs goes on in half of the cases: how often in a row is drawn at once. */
-static void sim_ahead_draw(sim_explore *explore)
+/* Who runs goes on in half of the cases: how often in a row, from one number's low bits. */
+static void sim_ahead_set(sim_explore *explore, uint64_t bits)
 {
-    explore->ahead = (uint32_t)__builtin_ctzll(sim_prng_next(&explore->prng) | UINT64_C(1) << 63);
+    explore->ahead = (uint32_t)__builtin_ctzll(bits | UINT64_C(1) << 32);
 }
 
 ist_status sim_choose_begin(sim_explore *explore, uint64_t seed)
@@ -78,7 +78,7 @@ ist_status sim_choose_begin(sim_explore *explore, uint64_t seed)
         sim_changes_draw(explore);
         sim_change_set(explore);
     } else if (desc->scheduler == IST_SCHEDULER_RANDOM && explore->guide == NULL) {
-        sim_ahead_draw(explore);
+        sim_ahead_set(explore, sim_prng_next(&explore->prng));
     }
     return IST_OK;
 }
@@ -205,10 +205,11 @@ static uint32_t sim_random_pick(sim_explore *explore, const sim_actor *self, uin
         --explore->ahead;
         return 0;
     }
+    uint64_t bits = sim_prng_next(&explore->prng);
     if (self != NULL) {
-        sim_ahead_draw(explore);
+        sim_ahead_set(explore, bits);
     }
-    return sim_draw(explore, count);
+    return (uint32_t)(((bits >> 32) * count) >> 32);
 }
 
 uint32_t sim_choose_move(sim_explore *explore, sim_actor *self)

@@ -168,7 +168,7 @@ void sim_coll_begin(sim_coll_run *run)
         const cost_phase *phase = &run->phases[i];
         run->latency_ps[i] = slow * (phase->lsa_steps * knob[COST_lsa_step_ps] +
                                      phase->net_steps * knob[COST_net_step_ps] +
-                                     phase->messages * knob[COST_message_ps]);
+                                     (phase->messages + phase->peers) * knob[COST_message_ps]);
     }
     const uint64_t n = run->coll->comm->rank_count;
     run->flows = ist_alloc(run->room == n ? n * (n + 1u) : 2u, sizeof(*run->flows));

@@ -233,6 +233,7 @@ void sim_explore_finish(sim_world *world, ist_status status)
     filled->choice_points = explore->points;
     filled->steps = explore->step;
     filled->device_op_count = world->device_op_count;
+    filled->device_call_count = world->device_call_count;
     filled->agents = explore->move_id;
     filled->pct_bound_inverse =
         explore->desc.scheduler == IST_SCHEDULER_PCT ? sim_pct_bound(explore) : 0;

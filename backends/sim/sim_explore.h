@@ -68,6 +68,7 @@ typedef struct sim_agent {
     uint32_t row_clock;
     sim_agent_kind kind;
     uint32_t number;
+    uint32_t row_number; /* agent that its rows count by */
     int32_t block;
     sim_rank *rank;
     const sim_rank *other; /* NETWORK: the target's */
@@ -120,15 +121,36 @@ typedef struct sim_label {
 
 /* The newest accesses, for reports. */
 #define SIM_ACCESS_RING 8192u
+#define SIM_LABELS_MAX 65535u
 
+/* 32 bytes: a thousand are written a schedule. */
 typedef struct sim_access {
-    uint64_t address, bytes;
+    uint64_t place; /* address:48 | label:16 */
+    uint64_t size;  /* bytes:63 | write:1 */
     const char *call;
     sim_epoch epoch;
     uint32_t step;
-    uint32_t label;
-    bool write;
 } sim_access;
+
+static inline uint64_t sim_access_address(const sim_access *access)
+{
+    return access->place >> 16;
+}
+
+static inline uint64_t sim_access_bytes(const sim_access *access)
+{
+    return access->size >> 1;
+}
+
+static inline bool sim_access_writes(const sim_access *access)
+{
+    return (access->size & 1u) != 0;
+}
+
+static inline uint32_t sim_access_label(const sim_access *access)
+{
+    return (uint32_t)(access->place & SIM_LABELS_MAX);
+}
 
 typedef struct sim_cell {
     sim_epoch write;
@@ -152,16 +174,19 @@ typedef struct sim_readers {
 
 /* Neighbours that were touched alike are one run: the cell at its start holds for all of them. */
 typedef struct sim_shadow_page {
-    bool symmetric;                     /* of the allocation that it is in */
-    bool zeroed;                        /* by the library, before all others */
-    uint32_t checked;                   /* windows_serial when what follows was looked up */
-    uint64_t begin, end;                /* the allocation, offsets of its rank */
-    uint64_t shared_begin, shared_end;  /* what its windows cover */
-    uint64_t starts[SIM_SHADOW_GROUPS]; /* bit: a run begins at the cell; that of cell 0 is set */
+    bool symmetric;   /* of the allocation that it is in */
+    bool zeroed;      /* by the library, before all others */
+    uint32_t checked; /* windows_serial when what follows was looked up */
+    /* Offsets in the rank: what others may touch, the windows; what it may, the allocation. */
+    struct {
+        uint64_t begin, end;
+    } range[2];
+    /* bit: a run begins at the cell; that of cell 0 is set. The last group is behind the page. */
+    uint64_t starts[SIM_SHADOW_GROUPS + 1u];
     uint64_t worded[SIM_SHADOW_GROUPS]; /* bit: a word begins at the cell */
     /* What lies behind is not cleared: cells hold at the starts of runs, words where a bit says so. */
-    sim_cell cells[SIM_SHADOW_CELLS];
-    uint32_t words[SIM_SHADOW_CELLS]; /* index of a sim_word */
+    sim_cell cells[SIM_SHADOW_CELLS + 1u]; /* the last is behind the page */
+    uint32_t words[SIM_SHADOW_CELLS];      /* index of a sim_word */
 } sim_shadow_page;
 
 /* Pages of one rank, by offset. */
@@ -182,17 +207,18 @@ typedef struct sim_store_seen {
     uint32_t released[2]; /* snapshots that an acquire at DEVICE, SYSTEM scope joins; 0: none */
 } sim_store_seen;
 
-/* One word that was stored to as a word: its newest stores, in the order of coherence. */
+/* One word that was stored to as a word: its newest stores, in the order of coherence. What every
+   access needs lies in its first cache line. */
 typedef struct sim_word {
     uint32_t width; /* 4, 8; 0: not known yet */
     uint32_t first; /* order of the oldest store kept */
     uint32_t next;  /* order of the next store */
-    sim_store_seen stores[SIM_STORES_KEPT];
+    uint16_t seen_count;
+    uint16_t stale_reads; /* in a row */
     struct {
         uint32_t agent, clock, order;
     } seen[SIM_SEEN_KEPT]; /* what agents have read last: they never go back */
-    uint32_t seen_count;
-    uint32_t stale_reads; /* in a row */
+    sim_store_seen stores[SIM_STORES_KEPT];
 } sim_word;
 
 /* Where words are that lie in no device memory: signals, counters, barriers. */
@@ -299,8 +325,6 @@ void sim_explore_lend_touches(sim_touched **touches, uint32_t *count, uint32_t *
 /* sim_moves.c: the loop's and the actors' part of scheduling. */
 void sim_move_add(sim_explore *explore, sim_move_kind kind, void *object);
 void sim_move_remove(sim_explore *explore, const void *object);
-/* A step of the running actor that others can observe. */
-void sim_explore_step(sim_actor *actor);
 /* The running actor is about to yield: the actor that is chosen to follow it, or NULL: the loop
    knows what comes next. */
 sim_actor *sim_explore_next(sim_world *world);
@@ -327,6 +351,34 @@ static inline bool sim_choose_easy(sim_explore *explore, const sim_actor *self)
     }
     ++explore->points;
     return true;
+}
+
+/* An actor that has run so far ahead polls: it waits until all is quiet. */
+#define SIM_POLL_HOST_PS (1000ull * 1000 * 1000)
+#define SIM_POLL_BLOCK_PS (100ull * 1000 * 1000)
+
+/* A choice that needs no look at the moves: who runs goes on. */
+static inline bool sim_step_easy(sim_explore *explore, const sim_actor *actor)
+{
+    uint64_t lag_max_ps = actor->is_host ? SIM_POLL_HOST_PS : SIM_POLL_BLOCK_PS;
+    if (explore->step > explore->step_max || actor->lag_ps > lag_max_ps || actor->rank->dead ||
+        explore->stopped || explore->move_count <= explore->quiet_count ||
+        (actor->is_host && (explore->desc.options & IST_EXPLORE_QUIET_HOSTS) != 0)) {
+        return false;
+    }
+    return sim_choose_easy(explore, actor);
+}
+
+void sim_explore_step_slow(sim_actor *actor);
+/* A step of the running actor that others can observe. */
+static inline void sim_explore_step(sim_actor *actor)
+{
+    sim_explore *explore = actor->world->explore;
+    ++explore->step;
+    explore->actor_id = actor->move_id;
+    if (!sim_step_easy(explore, actor)) {
+        sim_explore_step_slow(actor);
+    }
 }
 
 /* sim_agent.c: clocks. */

@@ -92,16 +92,17 @@ static void sim_finding_end(sim_explore *explore, ist_finding *finding)
 static void sim_access_fill(const sim_explore *explore, const sim_access *from, ist_access *access)
 {
     const sim_agent *agent = &explore->agents[sim_epoch_agent(from->epoch)];
-    const sim_rank *owner =
-        sim_memory_owner(explore->world, (const void *)(uintptr_t)from->address);
+    uint64_t address = sim_access_address(from);
+    const sim_rank *owner = sim_memory_owner(explore->world, (const void *)(uintptr_t)address);
     const sim_label own = {agent->kernel, ""};
-    const sim_label *label = from->label != 0 ? &explore->labels[from->label] : &own;
+    const sim_label *label =
+        sim_access_label(from) != 0 ? &explore->labels[sim_access_label(from)] : &own;
     access->rank = agent->rank != NULL ? (int32_t)agent->rank->index : IST_RANK_NONE;
     access->block = agent->block;
     access->owner = owner != NULL ? (int32_t)owner->index : IST_RANK_NONE;
-    access->write = from->write ? 1u : 0u;
-    access->offset = owner != NULL ? from->address - (uint64_t)(uintptr_t)owner->memory.base : 0;
-    access->bytes = from->bytes;
+    access->write = sim_access_writes(from) ? 1u : 0u;
+    access->offset = owner != NULL ? address - (uint64_t)(uintptr_t)owner->memory.base : 0;
+    access->bytes = sim_access_bytes(from);
     access->step = from->step;
     (void)snprintf(access->kernel, sizeof(access->kernel), "%s", label->kernel);
     (void)snprintf(access->call, sizeof(access->call), "%s", from->call);
@@ -115,8 +116,9 @@ static const sim_access *sim_access_find(const sim_explore *explore, uint64_t ad
     uint64_t kept = explore->ring_count < SIM_ACCESS_RING ? explore->ring_count : SIM_ACCESS_RING;
     for (uint64_t i = 1; i <= kept; ++i) {
         const sim_access *access = &explore->ring[(explore->ring_count - i) % SIM_ACCESS_RING];
-        if (access->epoch == epoch && access->write == write && access->address < address + 4u &&
-            address < access->address + access->bytes) {
+        if (access->epoch == epoch && sim_access_writes(access) == write &&
+            sim_access_address(access) < address + 4u &&
+            address < sim_access_address(access) + sim_access_bytes(access)) {
             return access;
         }
     }
@@ -166,17 +168,20 @@ void sim_finding_race(sim_explore *explore, uint32_t number, const sim_access *a
     }
     ist_finding *finding = sim_finding_begin(explore, kind, IST_ERR_DEVICE);
     if (finding != NULL) {
+        uint64_t second_at = sim_access_address(access);
         const sim_access *earlier = sim_access_find(explore, address, other, other_writes);
-        sim_access unknown = {
-            .address = address, .bytes = 4, .epoch = other, .call = "?", .write = other_writes};
+        sim_access unknown = {.place = address << 16,
+                              .size = 4u << 1 | (other_writes ? 1u : 0u),
+                              .call = "?",
+                              .epoch = other};
         sim_access_fill(explore, earlier != NULL ? earlier : &unknown, &finding->first);
         sim_access_fill(explore, access, &finding->second);
         (void)snprintf(finding->missing, sizeof(finding->missing), "%s",
                        sim_missing_edge(first, second, other, other_writes));
-        sim_text_add(
-            finding, "%s at byte 0x%llx: nothing orders two accesses\n", ist_finding_name(kind),
-            (unsigned long long)finding->second.offset +
-                (unsigned long long)(address > access->address ? address - access->address : 0));
+        sim_text_add(finding, "%s at byte 0x%llx: nothing orders two accesses\n",
+                     ist_finding_name(kind),
+                     (unsigned long long)finding->second.offset +
+                         (unsigned long long)(address > second_at ? address - second_at : 0));
         sim_text_access(finding, "  ", &finding->first);
         sim_text_access(finding, "  ", &finding->second);
         sim_text_add(finding, "  missing: %s\n", finding->missing);

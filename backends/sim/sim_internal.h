@@ -458,6 +458,7 @@ struct sim_world {
     uint32_t hosts_alive;
     uint32_t lost_count;
     uint64_t device_op_count;
+    uint64_t device_call_count; /* exploring: also rows, and words without order */
     uint64_t op_count_max;
     sim_links *links;
     uint64_t links_generation;
@@ -685,8 +686,8 @@ static inline void sim_event_log(sim_world *world, uint32_t kind, const sim_rank
     int32_t whose = rank != NULL ? (int32_t)rank->index : -1;
     sim_log_event(&world->log, world->now_ps, kind, whose, peer, detail, value);
     if (world->watched) {
-        sim_watch_event(world,
-                        &(ist_sim_event){world->now_ps, kind, whose, peer, detail, value}, NULL);
+        sim_watch_event(world, &(ist_sim_event){world->now_ps, kind, whose, peer, detail, value},
+                        NULL);
     }
 }
 

@@ -8,10 +8,6 @@
 
 #include <string.h>
 
-/* An actor that has run so far ahead polls: it waits until all is quiet. */
-#define SIM_POLL_HOST_PS (1000ull * 1000 * 1000)
-#define SIM_POLL_BLOCK_PS (100ull * 1000 * 1000)
-
 /* ---- the list -------------------------------------------------------------------------------- */
 
 static bool sim_move_room(sim_explore *explore)
@@ -154,26 +150,9 @@ static void sim_step_switch(sim_explore *explore, sim_actor *actor, const sim_mo
     sim_actor_hand_over(actor, move->object);
 }
 
-/* A choice that needs no look at the moves: who runs goes on. */
-static inline bool sim_step_easy(sim_explore *explore, const sim_actor *actor)
-{
-    uint64_t lag_max_ps = actor->is_host ? SIM_POLL_HOST_PS : SIM_POLL_BLOCK_PS;
-    if (explore->step > explore->step_max || actor->lag_ps > lag_max_ps || actor->rank->dead ||
-        explore->stopped || explore->move_count <= explore->quiet_count ||
-        (actor->is_host && (explore->desc.options & IST_EXPLORE_QUIET_HOSTS) != 0)) {
-        return false;
-    }
-    return sim_choose_easy(explore, actor);
-}
-
-void sim_explore_step(sim_actor *actor)
+void sim_explore_step_slow(sim_actor *actor)
 {
     sim_explore *explore = actor->world->explore;
-    ++explore->step;
-    explore->actor_id = actor->move_id;
-    if (sim_step_easy(explore, actor)) {
-        return;
-    }
     if (explore->step > explore->step_max && !explore->stopped && !explore->closing) {
         sim_finding_deadlock(explore, IST_FINDING_LIVELOCK);
         explore->stopped = true;

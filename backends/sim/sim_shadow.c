@@ -193,11 +193,10 @@ static void sim_run_join(sim_shadow_page *page, uint32_t first, uint32_t end)
     }
 }
 
-static bool sim_agent_own(const sim_agent *agent, sim_epoch epoch)
+static inline bool sim_agent_own(const sim_agent *agent, sim_epoch epoch)
 {
     uint32_t number = sim_epoch_agent(epoch);
-    return number == agent->number ||
-           (number == agent->number + 1u && agent->kind == SIM_AGENT_BLOCK);
+    return (number == agent->number) | (number == agent->row_number);
 }
 
 /* ---- readers --------------------------------------------------------------------------------- */
@@ -306,8 +305,8 @@ static void sim_cell_read(const sim_check *check, sim_cell *cell, sim_epoch epoc
         if (check->page->symmetric && !check->page->zeroed &&
             sim_detects(check->explore, IST_FINDING_UNWRITTEN)) {
             sim_access at = *check->access;
-            at.address = check->address;
-            at.bytes = 4;
+            at.place = check->address << 16 | sim_access_label(&at);
+            at.size = 4u << 1;
             sim_finding_access(check->explore, IST_FINDING_UNWRITTEN, &at,
                                "nobody has written it since it was allocated");
         }
@@ -351,23 +350,48 @@ static void sim_cell_write(const sim_check *check, sim_cell *cell, sim_epoch epo
     cell->read = 0;
 }
 
-/* What needs no judging: all that was done to the cell before is known. True: done. */
+/* What needs no judging: all that was done to the cell before is known. True: done. Without branches
+   but the last, as no predictor can guess them. */
 static inline bool sim_cell_quick(const sim_agent *agent, sim_cell *cell, sim_epoch epoch,
                                   bool write)
 {
-    sim_epoch reader = cell->read;
-    if (!(sim_agent_knows(agent, cell->write) || sim_agent_own(agent, cell->write)) ||
-        (!write && cell->write == 0) || sim_reads_shared(reader) ||
-        !(sim_agent_knows(agent, reader) || sim_agent_own(agent, reader))) {
+    sim_cell was = *cell;
+    bool shared = sim_reads_shared(was.read);
+    sim_epoch reader = shared ? 0 : was.read;
+    bool written = sim_agent_knows(agent, was.write) | sim_agent_own(agent, was.write);
+    bool read = sim_agent_knows(agent, reader) | sim_agent_own(agent, reader);
+    if (!(written & read & !shared & (write | (was.write != 0)))) {
         return false;
     }
-    *cell = write ? (sim_cell){epoch, 0} : (sim_cell){cell->write, epoch};
+    sim_epoch all = 0u - (sim_epoch)write;
+    *cell = (sim_cell){(epoch & all) | (was.write & ~all), epoch & ~all};
     return true;
+}
+
+/* How a row of at most 63 cells was met. */
+typedef enum sim_row { SIM_ROW_DONE, SIM_ROW_HISTORY, SIM_ROW_RUNS } sim_row;
+
+/* Most rows are part of one run: lets runs begin at both ends, and judges the row. */
+static inline sim_row sim_row_quick(const sim_agent *agent, sim_shadow_page *page, uint32_t cell,
+                                    uint32_t count, sim_epoch epoch, bool write)
+{
+    uint32_t group = cell / 64u, shift = cell % 64u, behind = cell + count;
+    uint64_t starts = page->starts[group] >> shift | (page->starts[group + 1u] << 1)
+                                                         << (63u - shift);
+    if ((starts & 1u) == 0) {
+        sim_run_cut(page, cell);
+    }
+    if (((starts >> 1) & ((UINT64_C(1) << (count - 1u)) - 1u)) != 0) {
+        return SIM_ROW_RUNS;
+    }
+    page->cells[behind] = page->cells[(starts >> count & 1u) != 0 ? behind : cell];
+    page->starts[behind / 64u] |= UINT64_C(1) << (behind % 64u);
+    return sim_cell_quick(agent, &page->cells[cell], epoch, write) ? SIM_ROW_DONE : SIM_ROW_HISTORY;
 }
 
 static void sim_cell_judge(const sim_check *check, sim_cell *cell, sim_epoch epoch)
 {
-    if (check->access->write) {
+    if (sim_access_writes(check->access)) {
         if (cell->write != epoch || cell->read != 0) {
             sim_cell_write(check, cell, epoch);
         }
@@ -383,7 +407,8 @@ static void sim_cells_judge(sim_check *check, sim_shadow_page *page, uint32_t fi
     uint64_t address = check->address;
     uint32_t at = first;
     for (;;) {
-        if (!sim_cell_quick(check->agent, &page->cells[at], epoch, check->access->write)) {
+        if (!sim_cell_quick(check->agent, &page->cells[at], epoch,
+                            sim_access_writes(check->access))) {
             check->address = address + 4u * (at - first);
             sim_cell_judge(check, &page->cells[at], epoch);
         }
@@ -393,7 +418,7 @@ static void sim_cells_judge(sim_check *check, sim_shadow_page *page, uint32_t fi
         at = next;
         next = sim_run_between(page, at, end);
     }
-    if (check->access->write && at != first && !check->explore->stopped) {
+    if (sim_access_writes(check->access) && at != first && !check->explore->stopped) {
         sim_run_join(page, first, end);
     }
     check->address = address + 4u * (end - first);
@@ -407,25 +432,25 @@ static void sim_page_look_up(const sim_explore *explore, sim_rank *owner, uint64
 {
     const sim_allocation *allocation = sim_memory_find(owner, owner->memory.base + offset, 1);
     if (allocation == NULL) {
-        page->begin = page->end = page->shared_begin = page->shared_end = 0;
+        memset(page->range, 0, sizeof(page->range));
         return;
     }
     bool shared = allocation->windows > 0 || allocation->resource;
     page->checked = explore->windows_serial;
     page->symmetric = (allocation->flags & IST_MEM_SYMMETRIC) != 0;
     page->zeroed = allocation->resource;
-    page->begin = allocation->offset;
-    page->end = allocation->offset + allocation->bytes;
-    page->shared_begin = allocation->offset + allocation->shared_begin;
-    page->shared_end = shared ? allocation->offset + allocation->shared_end : 0;
+    page->range[0].begin = allocation->offset + allocation->shared_begin;
+    page->range[0].end = shared ? allocation->offset + allocation->shared_end : 0;
+    page->range[1].begin = allocation->offset;
+    page->range[1].end = allocation->offset + allocation->bytes;
 }
 
 /* The agent may not be where it is: why? */
 static void sim_range_refuse(const sim_check *check, sim_rank *owner)
 {
     const sim_access *access = check->access;
-    const sim_allocation *allocation =
-        sim_memory_find(owner, (const void *)(uintptr_t)access->address, access->bytes);
+    const sim_allocation *allocation = sim_memory_find(
+        owner, (const void *)(uintptr_t)sim_access_address(access), sim_access_bytes(access));
     ist_finding_kind kind = IST_FINDING_OUTSIDE;
     const char *why = "the range lies in no allocation: outside, or freed";
     if (allocation != NULL && allocation->shared_end == 0) {
@@ -446,7 +471,7 @@ static void sim_range_refuse(const sim_check *check, sim_rank *owner)
 static void sim_shadow_edge(const sim_check *check, uint32_t rank, uint64_t offset, sim_epoch epoch)
 {
     sim_shadow_page *page = sim_shadow_page_of(check->explore, rank, offset);
-    if (page != NULL && check->access->write) {
+    if (page != NULL && sim_access_writes(check->access)) {
         uint32_t cell = (uint32_t)(offset & (SIM_PAGE_BYTES - 1u)) / 4u;
         (void)sim_run_between(page, cell, cell + 1u);
         page->cells[cell].write = page->cells[cell].write == 0 ? epoch : page->cells[cell].write;
@@ -481,11 +506,14 @@ static void sim_shadow_range(sim_check *check, uint32_t rank, uint64_t offset, u
 
 static uint32_t sim_label_new(sim_explore *explore, sim_agent *agent)
 {
+    if (explore->label_count > SIM_LABELS_MAX) {
+        return 0; /* reports will say less */
+    }
     if (explore->label_count >= explore->label_room) {
         uint32_t room = explore->label_room == 0 ? 256u : explore->label_room * 2u;
         sim_label *labels = ist_alloc(room, sizeof(*labels));
         if (labels == NULL) {
-            return 0; /* reports will say less */
+            return 0;
         }
         if (explore->label_room > 0) {
             memcpy(labels, explore->labels, explore->label_count * sizeof(*labels));
@@ -505,24 +533,32 @@ static sim_access *sim_access_note(sim_explore *explore, sim_agent *agent, uint6
         agent->label = sim_label_new(explore, agent);
     }
     sim_access *access = &explore->ring[explore->ring_count++ % SIM_ACCESS_RING];
-    access->address = address;
-    access->bytes = bytes;
+    access->place = address << 16 | agent->label;
+    access->size = bytes << 1 | write;
     access->call = call;
     access->epoch = epoch;
     access->step = explore->step;
-    access->label = agent->label;
-    access->write = write;
     return access;
 }
 
-/* Bytes that are not one run, or a run with a history. */
+/* Bytes that are not one run. */
 static __attribute__((noinline)) void sim_shadow_judge(sim_explore *explore, const sim_agent *agent,
                                                        const sim_access *access,
                                                        const sim_shadow_page *page, sim_rank *owner)
 {
-    sim_check check = {explore, agent, access, access->address & ~UINT64_C(3), page};
-    uint64_t offset = access->address - (uint64_t)(uintptr_t)owner->memory.base;
-    sim_shadow_range(&check, owner->index, offset, offset + access->bytes, access->epoch);
+    sim_check check = {explore, agent, access, sim_access_address(access) & ~UINT64_C(3), page};
+    uint64_t offset = sim_access_address(access) - (uint64_t)(uintptr_t)owner->memory.base;
+    sim_shadow_range(&check, owner->index, offset, offset + sim_access_bytes(access),
+                     access->epoch);
+}
+
+/* One run with a history. */
+static __attribute__((noinline)) void sim_shadow_run(sim_explore *explore, const sim_agent *agent,
+                                                     const sim_access *access,
+                                                     const sim_shadow_page *page, sim_cell *cell)
+{
+    sim_check check = {explore, agent, access, sim_access_address(access), page};
+    sim_cell_judge(&check, cell, access->epoch);
 }
 
 static __attribute__((noinline)) void sim_shadow_refuse(sim_explore *explore,
@@ -531,7 +567,7 @@ static __attribute__((noinline)) void sim_shadow_refuse(sim_explore *explore,
                                                         const sim_shadow_page *page,
                                                         sim_rank *owner)
 {
-    sim_check check = {explore, agent, access, access->address & ~UINT64_C(3), page};
+    sim_check check = {explore, agent, access, sim_access_address(access) & ~UINT64_C(3), page};
     owner->memory.stray = true;
     sim_range_refuse(&check, owner);
 }
@@ -566,32 +602,30 @@ sim_shadow_page *sim_shadow_access(sim_explore *explore, uint32_t number, const 
         return page;
     }
     sim_agent *agent = &explore->agents[number];
-    sim_epoch epoch = sim_epoch_of(number, agent->clock[number], class);
-    if (class == SIM_WEAK && agent->kind == SIM_AGENT_BLOCK) {
-        agent->rows = true;
-        epoch = sim_epoch_of(number + 1u, agent->row_clock, class);
-    }
+    bool row = (class == SIM_WEAK) & (agent->row_number != number);
+    agent->rows |= row;
+    uint32_t clock = agent->clock[number];
+    sim_epoch epoch = sim_epoch_of(number + row, row ? agent->row_clock : clock, class);
     const sim_access *access =
         sim_access_note(explore, agent, (uint64_t)(uintptr_t)address, bytes, write, epoch, call);
     if (SIM_UNLIKELY(page->checked != explore->windows_serial)) {
         sim_page_look_up(explore, owner, offset, page);
     }
-    bool own = owner == agent->rank && agent->kind != SIM_AGENT_NETWORK;
-    uint64_t begin = own ? page->begin : page->shared_begin;
-    uint64_t end = own ? page->end : page->shared_end;
-    if (SIM_UNLIKELY(offset < begin || offset + bytes > end)) {
+    bool own = (owner == agent->rank) & (agent->kind != SIM_AGENT_NETWORK);
+    if (SIM_UNLIKELY((offset < page->range[own].begin) | (offset + bytes > page->range[own].end))) {
         sim_shadow_refuse(explore, agent, access, page, owner);
         return page;
     }
     uint64_t inside = offset & (SIM_PAGE_BYTES - 1u);
-    if (SIM_UNLIKELY(((offset | bytes) & 3u) != 0 || inside + bytes > SIM_PAGE_BYTES)) {
-        sim_shadow_judge(explore, agent, access, page, owner);
-        return page;
+    uint32_t cell = (uint32_t)inside / 4u;
+    sim_row met = SIM_ROW_RUNS;
+    if ((((offset | bytes) & 3u) == 0) & (bytes < 256u) & (inside + bytes <= SIM_PAGE_BYTES)) {
+        met = sim_row_quick(agent, page, cell, (uint32_t)bytes / 4u, epoch, write);
     }
-    uint32_t cell = (uint32_t)inside / 4u, behind = (uint32_t)(inside + bytes) / 4u;
-    if (sim_run_between(page, cell, behind) != behind ||
-        !sim_cell_quick(agent, &page->cells[cell], epoch, write)) {
+    if (met == SIM_ROW_RUNS) {
         sim_shadow_judge(explore, agent, access, page, owner);
+    } else if (met == SIM_ROW_HISTORY) {
+        sim_shadow_run(explore, agent, access, page, &page->cells[cell]);
     }
     return page;
 }

@@ -290,7 +290,7 @@ uint64_t sim_word_load(sim_explore *explore, uint32_t number, const void *addres
         uint32_t older = word->stale_reads < SIM_STALE_IN_ROW
                              ? sim_choose_value(explore, newest - oldest + 1u)
                              : 0;
-        word->stale_reads = older > 0 ? word->stale_reads + 1u : 0;
+        word->stale_reads = older > 0 ? (uint16_t)(word->stale_reads + 1u) : 0;
         chosen = newest - older;
         sim_word_saw(explore, word, number, chosen);
     }
@@ -346,8 +346,7 @@ void sim_word_store(sim_explore *explore, uint32_t number, void *address, uint64
     uint32_t released[2];
     sim_word_released(explore, number, order, scope, released);
     if (word != NULL) {
-        sim_word_push(word, value, epoch, released[0], released[1]);
-        sim_word_saw(explore, word, number, word->next - 1u);
+        sim_word_push(word, value, epoch, released[0], released[1]); /* who knows it, has seen it */
     }
     sim_word_write(address, value, width);
 }
@@ -392,7 +391,6 @@ uint64_t sim_word_update(sim_explore *explore, uint32_t number, uint64_t *addres
                                           : operand;
     if (word != NULL) {
         sim_word_push(word, after, epoch, released[0], released[1]);
-        sim_word_saw(explore, word, number, word->next - 1u);
     }
     *address = after;
     return before;

@@ -7,7 +7,8 @@
  * ep_clean, after it (the mask and its generation are the new ones):
  *   1 drain   raise the drain flag at all active ranks, wait for theirs. The signal is strong and
  *             on the context of all that the peer sends, so everything sent before has arrived
- *   2 reset   numbers, slots, flags, signals and accounts of operations
+ *   2 reset   numbers, slots, flags, signals and accounts of operations, and words whose tags are
+ *             operation numbers alone
  *   3 close   raise the close flag, wait: nobody sends for the first operation of the new
  *             generation before all have reset; look for notices
  *
@@ -56,12 +57,20 @@ IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args
 IST_DEVICE_FN void ist_ep_restart(ist_coop *coop, const ist_ep_clean_args *args)
 {
     const ist_dev_comm *dev = args->dev;
-    uint64_t *head = (uint64_t *)ist_window_local(coop, dev, 0, args->at.state);
+    ist_ep_state *state = (ist_ep_state *)ist_window_local(coop, dev, 0, args->at.state);
     ist_ep_reset_channels(coop, args, 0, ist_ep_channel_count(&args->geometry) - 2u);
     if (ist_coop_elect(coop)) {
-        ist_ep_state_head *state = (ist_ep_state_head *)(void *)head;
-        ist_store_u64(coop, &state->epoch, 0, IST_RELAXED, IST_SCOPE_DEVICE);
-        ist_store_u64(coop, &state->busy, 0, IST_RELAXED, IST_SCOPE_DEVICE);
+        ist_store_u64(coop, &state->head.epoch, 0, IST_RELAXED, IST_SCOPE_DEVICE);
+        ist_store_u64(coop, &state->head.busy, 0, IST_RELAXED, IST_SCOPE_DEVICE);
+        ist_store_u64(coop, &state->turns, 0, IST_RELAXED, IST_SCOPE_DEVICE);
+    }
+    IST_ROLLED
+    for (uint32_t slot = 0; args->geometry.reduced && slot < args->geometry.slot_count; ++slot) {
+        uint64_t asked = args->at.slots + slot * args->at.slot_bytes + args->at.asked;
+        uint64_t *words = (uint64_t *)ist_window_local(coop, dev, 0, asked);
+        IST_EACH_LANE (coop, i, args->geometry.rank_count * args->at.asked_bytes / 8u) {
+            ist_store_u64(coop, words + i, 0, IST_RELAXED, IST_SCOPE_SYSTEM);
+        }
     }
     ist_coop_sync(coop);
 }

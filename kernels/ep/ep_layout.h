@@ -151,6 +151,7 @@ typedef struct ist_ep_state {
     uint64_t outcome;  /**< of a decision that lies apart */
     uint64_t position; /**< of the first wait of the receive half that runs */
     uint64_t settled;  /**< a settlement, see ep_reduce.c */
+    uint64_t turns;    /**< bit s: which half of the sums the next reduced combine of slot s uses */
 } ist_ep_state;
 
 /** A settlement: tag << 8 | ist_wire_outcome. */
@@ -186,9 +187,11 @@ typedef struct ist_ep_layout_map {
     uint64_t weights_bytes;
     uint64_t stage;         /**< dispatch rows [M] that the team pulls */
     uint64_t stage_packed;  /**< combine rows that the team pulls, by home */
-    uint64_t partial;       /**< [R][M] rows: sums of the expert ranks, by rank and row */
+    uint64_t partial;       /**< [2][R][M] rows: sums of the expert ranks, by turn, rank and row */
     uint64_t partial_bytes; /**< of a rank */
-    uint64_t out_meta;      /**< [G]: the same records, to be put */
+    uint64_t asked;       /**< [R] u64 [M][K][2]: what homes ask for, by home, row and k, tagged */
+    uint64_t asked_bytes; /**< of a home */
+    uint64_t out_meta;    /**< [G]: the same records, to be put */
     uint64_t out_descs;
     uint64_t out_weights;
     uint64_t message_bytes;    /**< distance of stamped rows */
@@ -224,7 +227,8 @@ IST_LAYOUT_FN uint64_t ist_ep_layout_slot(const ist_ep_geometry *geometry, ist_e
     at->stage = ist_layout_take(&end, staged * tokens * geometry->row_bytes_max);
     at->stage_packed =
         ist_layout_take(&end, staged * ist_ep_received_max(geometry) * geometry->row_bytes_max);
-    at->partial = ist_layout_take(&end, geometry->reduced * ranks * at->partial_bytes);
+    at->partial = ist_layout_take(&end, 2u * geometry->reduced * ranks * at->partial_bytes);
+    at->asked = ist_layout_take(&end, geometry->reduced * ranks * at->asked_bytes);
     return end;
 }
 
@@ -259,6 +263,7 @@ IST_LAYOUT_FN ist_ep_layout_map ist_ep_layout_of(const ist_ep_geometry *geometry
     at.weights_bytes = ist_layout_round(
         sizeof(ist_ep_stamp) + 4u * (uint64_t)geometry->tokens_max * geometry->topk_max, 16);
     at.message_bytes = ist_layout_round(sizeof(ist_ep_stamp) + geometry->row_bytes_max, 16);
+    at.asked_bytes = 16u * (uint64_t)geometry->tokens_max * geometry->topk_max;
     at.partial_bytes = ist_layout_round(geometry->tokens_max * geometry->row_bytes_max, 16);
     at.work_bytes = local > IST_EP_LOCAL_SCRATCH
                         ? ist_layout_round(at.meta_bytes + 4u * local, IST_LAYOUT_LINE)

@@ -4,43 +4,65 @@
  * EXPERT_MAJOR, in groups that were opened for it; all ranks are in one load/store team.
  *
  * Send half (as the home of tokens):
- *   1 tell     expert rank e is served by block e % blocks: its report word is opened, then it gets
- *              the head, the descriptors of the dispatch, the weights as they are, the ready flag
- * Receive half:
- *   2 own      rows of this rank's own tokens are summed into its inbox; nobody is waited for
- *   3 await    the ready flags of all homes; each block by itself. Where some are missing, or a head
- *              is wrong, block 0 settles it: waits on, gives up, drops, says so
- *   4 push     each block takes its share of the rows owed: sums a row of this rank's tensor in the
- *              order of k, one fused chain in f32, rounds once, and stores it in the home's inbox
- *   5 report   each block adds its share to the report word at each home
- *   6 decide   whose rows count: the ranks whose report word is whole; one answer for all blocks,
- *              by the rules of ep_decide.h, but before outputs are presented, not before they are
- *              written: they can be written again
- *   7 sum      each block takes its share of the tokens: the sums of the ranks in the order of their
+ *   1 ask      all blocks: for each row and k, where the row lies and its weight, in words that carry
+ *              the operation's number
+ *   2 tell     expert rank e is served by block e % blocks: its report word is opened, then it gets the
+ *              head, the descriptors of the dispatch, the weights as they are, the ready flag
+ * Receive half (3 to 6 as the rank of experts):
+ *   3 push     each block takes its share of the rows owed: when the words about them are there, it sums
+ *              each from this rank's tensor in the order of k, one fused chain in f32, rounds
+ *              once, and stores it in the home's inbox. Words that do not come in a slice of the
+ *              deadline, and more rows than a few, are left to 5
+ *   4 own      rows of this rank's own tokens go the same way, behind them, while they travel
+ *   5 await    the ready flags of all homes; each block by itself. Where some are missing, or a head
+ *              is wrong, block 0 settles it: waits on, gives up, drops, says so. Then what 3 has
+ *              left, by the descriptors
+ *   6 report   each block adds its share to the report word at each home
+ *   7 decide   as the home: whose rows count: the ranks whose report word is whole; one answer for all
+ *              blocks, by the rules of ep_decide.h, but before outputs are presented, not before they
+ *              are written: they can be written again
+ *   8 sum      each block takes its share of the tokens: the sums of the ranks in the order of their
  *              first k, plain f32, rounded once
  * Last block:
- *   8 conclude the record, the group's state
+ *   9 conclude the record, the group's state
  *
  * The report word. Before the ready flag the home sets it to the tag less IST_EP_SHARES; the blocks of
  * an expert rank add IST_EP_SHARES together. So it equals the tag when all blocks have reported,
  * whatever their number, and can be waited for as a flag.
  *
+ * The words of 1 carry the lower half of the operation's number, and are zeroed by a clean, where numbers
+ * begin again: one that was left matches only after 2^32 operations in which its row was never used.
+ *
+ * Turns. The words of 1 release nothing, so that nothing waits for a fence. The inbox is therefore
+ * there twice, and used in turn: whoever writes to a half in 3 has acquired the ready flag of the turn
+ * before, and that was raised when the home had long read the half.
+ *
  * Orderings.
- *   1    The report word and the home's metadata are written before a coop sync; the flag is a release
+ *   2    The report word and the home's metadata are written before a coop sync; the flag is a release
  *        at system scope after it. Nobody adds to the word before it has acquired the flag.
- *   2-5  Rows are stored before a coop sync, each addition is a release at system scope after it, and
+ *   3-6  Rows are stored before a coop sync, each addition is a release at system scope after it, and
  *        the additions to a word are one release sequence: who finds it equal to the tag, by an
  *        acquire, sees the rows of all blocks. This rank's own rows go the same way.
- *   End  Nobody reads this rank's input but itself. Peers read its metadata, and wait for its flag, until
- *        they report; a rank that never reports is dropped, gets nothing any more, and what it writes
- *        late lands in its own part of the inbox, which nobody reads before a clean. So no answer
- *        is needed, and nothing that was read can have been newer than it should: notices need no
- *        fence.
+ *   7    The decision orders nothing: each block, also one that adopts, acquires the whole report words
+ *        of all that count by itself, but for a decision apart, which block 0 releases.
+ *   End  Nobody reads this rank's input but itself. Peers read its metadata, and wait for its words and
+ *        flag, until they report; a rank that never reports is dropped, gets nothing any more, and
+ *        what it writes late lands in its own part of the inbox, which nobody reads before a clean.
+ *        So no answer is needed, and nothing that was read can have been newer than it should:
+ *        notices need no fence.
  */
 #include "ep_conclude.h"
 
 #define IST_EP_SHARES (UINT64_C(1) << 20) /* more than blocks of any launch */
 #define IST_EP_SUM_ROWS 16u               /* rows summed between two syncs */
+#define IST_EP_ASKED_ROWS 8u              /* rows of a block that are asked for by words */
+
+/** Place of this block among those that share rows and tokens: the first blocks also send, so they come
+ *  last. */
+IST_DEVICE_FN uint32_t ist_ep_place_of(const ist_ep_op_view *op)
+{
+    return op->blocks - 1u - op->block;
+}
 
 /** Scratch of a block, but for what is by rank. */
 typedef struct ist_ep_sum_rows {
@@ -51,11 +73,26 @@ typedef struct ist_ep_sum_rows {
     uint32_t rank[IST_EP_SUM_ROWS * IST_EP_TOPK_MAX];   /**< of an entry's expert */
     uint32_t home[IST_EP_SUM_ROWS];
     uint32_t reserved[IST_EP_SUM_ROWS];
-} ist_ep_sum_rows; /* u8 [IST_EP_SUM_ROWS] desc_bytes follow */
+} ist_ep_sum_rows;
+
+/** A block's rows that are asked for by words. */
+typedef struct ist_ep_first {
+    uint32_t other;  /**< the first row owed to another rank */
+    uint32_t others; /**< how many of them */
+    uint32_t own;    /**< how many of its own, from row `block` on */
+    uint32_t reserved;
+} ist_ep_first;
+
+/** The words that a block waits for, each entry's two; scratch. */
+typedef struct ist_ep_sum_words {
+    const uint64_t *from[2u * IST_EP_ASKED_ROWS * IST_EP_TOPK_MAX]; /**< NULL: not asked */
+    uint32_t data[2u * IST_EP_ASKED_ROWS * IST_EP_TOPK_MAX];
+} ist_ep_sum_words;
 
 /** What a block knows of each rank; scratch. */
 typedef struct ist_ep_sum_peer {
     uint32_t start;  /**< rows received from lower ranks */
+    uint32_t sent;   /**< rows sent to lower ranks */
     uint8_t refused; /**< 1: never had its rows, or its descriptors name rows that do not exist */
     uint8_t acked;   /**< 1: it has answered the dispatch */
     uint8_t noticed; /**< 1: it has given this rank up */
@@ -64,13 +101,16 @@ typedef struct ist_ep_sum_peer {
 
 /** Both, and u8 [R]: how the wait for each home ended, or why it is not served. */
 typedef struct ist_ep_sum_desk {
-    ist_ep_sum_rows *rows;
+    ist_ep_sum_rows *rows;   /**< that are owed */
+    ist_ep_sum_rows *tokens; /**< that are summed at home */
+    ist_ep_sum_words *words;
     ist_ep_sum_peer *peers; /**< [R + 1] */
+    uint64_t inbox;         /**< offset of the half that is used */
 } ist_ep_sum_desk;
 
 IST_DEVICE_FN uint8_t *ist_ep_desk_descs(const ist_ep_sum_desk *desk)
 {
-    return (uint8_t *)(desk->rows + 1);
+    return (uint8_t *)(desk->words + 1);
 }
 
 IST_DEVICE_FN uint8_t *ist_ep_desk_homes(const ist_ep_op_view *op, const ist_ep_sum_desk *desk)
@@ -81,12 +121,19 @@ IST_DEVICE_FN uint8_t *ist_ep_desk_homes(const ist_ep_op_view *op, const ist_ep_
 /** This block's scratch. Collective. */
 IST_DEVICE_FN ist_ep_sum_desk ist_ep_sum_desk_of(ist_coop *coop, const ist_ep_op_view *op)
 {
+    const ist_ep_layout_map *at = &op->args->at;
     uint32_t descs = IST_EP_SUM_ROWS * (uint32_t)op->args->in.desc_bytes;
     uint32_t peers = (op->ranks + 1u) * (uint32_t)sizeof(ist_ep_sum_peer) + op->ranks;
+    uint64_t turns = ist_load_u64(coop, &op->state->turns, IST_RELAXED, IST_SCOPE_DEVICE);
     ist_ep_sum_desk desk;
     desk.rows = (ist_ep_sum_rows *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS,
-                                                    (uint32_t)sizeof(ist_ep_sum_rows) + descs);
+                                                    2u * (uint32_t)sizeof(ist_ep_sum_rows) +
+                                                        (uint32_t)sizeof(ist_ep_sum_words) + descs);
+    desk.tokens = desk.rows + 1;
+    desk.words = (ist_ep_sum_words *)(void *)(desk.tokens + 1);
     desk.peers = (ist_ep_sum_peer *)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, peers);
+    desk.inbox = op->base + at->partial;
+    desk.inbox += turns >> op->slot & 1u ? op->ranks * at->partial_bytes : 0;
     return desk;
 }
 
@@ -98,9 +145,11 @@ IST_DEVICE_FN void ist_ep_sum_desk_fill(ist_coop *coop, const ist_ep_op_view *op
     const uint32_t *received = (const uint32_t *)(const void *)(args->handle + args->in.received);
     const uint64_t *from = (const uint64_t *)(const void *)(args->handle + args->in.received_from);
     const uint64_t *acked = (const uint64_t *)(const void *)(args->handle + args->in.acked);
+    const uint32_t *sent = (const uint32_t *)(const void *)(args->handle + args->in.send_offset);
     IST_EACH_LANE (coop, peer, op->ranks + 1u) {
         ist_ep_sum_peer *known = &desk->peers[peer];
         known->start = received[peer];
+        known->sent = sent[peer];
         if (peer < op->ranks) {
             known->refused = (uint8_t)!ist_ep_is_in(from, peer);
             known->acked = (uint8_t)ist_ep_is_in(acked, peer);
@@ -109,6 +158,71 @@ IST_DEVICE_FN void ist_ep_sum_desk_fill(ist_coop *coop, const ist_ep_op_view *op
 }
 
 /* ---- send ------------------------------------------------------------------------------------- */
+
+/** Where a peer reads what this rank asks of it for row `row` and k; two words. Lane. */
+IST_DEVICE_FN uint64_t *ist_ep_asked_at(ist_coop *coop, const ist_ep_op_view *op, uint32_t home,
+                                        uint32_t peer, uint32_t row, uint32_t k)
+{
+    const ist_ep_layout_map *at = &op->args->at;
+    uint64_t offset = op->base + at->asked + home * at->asked_bytes;
+    offset += 16u * ((uint64_t)row * op->args->topk + k);
+    return (uint64_t *)(void *)((uint8_t *)ist_window_peer(coop, op->dev, 0, 0, peer) + offset);
+}
+
+/** The number of the operation that the words carry. */
+IST_DEVICE_FN uint64_t ist_ep_asked_tag(const ist_ep_op_view *op)
+{
+    return op->tag << 32;
+}
+
+/** Phase 1 for rows first, first + blocks, …; `count` of them. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_ask_rows(ist_coop *coop, const ist_ep_combine_args *args,
+                                   const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
+                                   uint32_t first, uint32_t count)
+{
+    const ist_ep_op_args *common = op->args;
+    uint32_t topk = common->topk;
+    const uint32_t *weights = (const uint32_t *)(const void *)args->weights;
+    IST_EACH_LANE (coop, n, count * topk) {
+        uint32_t i = ist_ep_over_topk(common, n);
+        uint32_t k = n - i * topk;
+        uint32_t row = first + i * op->blocks;
+        const uint32_t *desc = (const uint32_t *)(const void *)(common->handle + common->in.descs +
+                                                                row * common->in.desc_bytes);
+        uint32_t entry = desc[1u + k];
+        uint32_t weight = ist_load_u32(coop, weights + (uint64_t)desc[0] * topk + k, IST_RELAXED,
+                                       IST_SCOPE_DEVICE);
+        uint32_t peer = 0;
+        IST_ROLLED
+        while (desk->peers[peer + 1u].sent <= row) {
+            ++peer;
+        }
+        if (peer != op->rank && ist_ep_was_active(coop, op, peer)) {
+            uint64_t *there =
+                ist_ep_asked_at(coop, op, op->rank, peer, row - desk->peers[peer].sent, k);
+            ist_store_u64(coop, there, ist_ep_asked_tag(op) | entry, IST_RELAXED, IST_SCOPE_SYSTEM);
+            ist_store_u64(coop, there + 1, ist_ep_asked_tag(op) | weight, IST_RELAXED,
+                          IST_SCOPE_SYSTEM);
+        }
+    }
+}
+
+/** Phase 1: this block's share of the rows. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_ask(ist_coop *coop, const ist_ep_combine_args *args,
+                              const ist_ep_op_view *op, const ist_ep_sum_desk *desk)
+{
+    uint32_t rows = desk->peers[op->ranks].sent;
+    IST_ROLLED
+    for (uint32_t first = ist_ep_place_of(op); !op->out && first < rows;) {
+        uint32_t count = 0;
+        uint32_t next = first;
+        for (; count < IST_EP_SUM_ROWS && next < rows; next += op->blocks) {
+            ++count;
+        }
+        ist_ep_ask_rows(coop, args, op, desk, first, count);
+        first = next;
+    }
+}
 
 /** What goes to one expert rank. The head names the dispatch whose rows are asked for. Lane. */
 IST_DEVICE_FN void ist_ep_fill_request(ist_coop *coop, const ist_ep_op_view *op,
@@ -135,7 +249,7 @@ IST_DEVICE_FN void ist_ep_fill_request(ist_coop *coop, const ist_ep_op_view *op,
     part[2].bytes = rows != 0 ? 4u * (uint64_t)args->token_count * args->topk : 0;
 }
 
-/** Phase 1. Collective. */
+/** Phase 2. Collective. */
 IST_DEVICE_FN void ist_ep_request_all(ist_coop *coop, const ist_ep_combine_args *args,
                                       const ist_ep_op_view *op)
 {
@@ -195,6 +309,15 @@ IST_DEVICE_FN uint32_t ist_ep_owed_by(const ist_ep_op_view *op, const ist_ep_sum
     return index;
 }
 
+/** Address of a row of this rank in a home's inbox. Lane. */
+IST_DEVICE_FN void *ist_ep_inbox_at(ist_coop *coop, const ist_ep_op_view *op,
+                                    const ist_ep_sum_desk *desk, uint32_t home, uint32_t row)
+{
+    uint64_t mine = desk->inbox + op->rank * op->args->at.partial_bytes;
+    return (uint8_t *)ist_window_peer(coop, op->dev, 0, mine, home) +
+           (uint64_t)row * op->args->row_bytes;
+}
+
 /** Finds places and descriptors of rows index, index + blocks, … Lane-parallel. */
 IST_DEVICE_FN void ist_ep_pick_owed(ist_coop *coop, const ist_ep_op_view *op,
                                     const ist_ep_sum_desk *desk, uint32_t first, uint32_t count)
@@ -202,7 +325,6 @@ IST_DEVICE_FN void ist_ep_pick_owed(ist_coop *coop, const ist_ep_op_view *op,
     const ist_ep_op_args *args = op->args;
     const uint32_t *offsets = (const uint32_t *)(const void *)(args->handle + args->in.send_offset);
     uint64_t bytes = args->in.desc_bytes;
-    uint64_t mine = op->base + args->at.partial + op->rank * args->at.partial_bytes;
     const uint8_t *told = ist_ep_at(op, op->base + args->at.descs + sizeof(ist_ep_stamp));
     IST_EACH_LANE (coop, i, count) {
         uint32_t home = 0;
@@ -213,8 +335,7 @@ IST_DEVICE_FN void ist_ep_pick_owed(ist_coop *coop, const ist_ep_op_view *op,
         const uint8_t *descs = own ? args->handle + args->in.descs + offsets[home] * bytes
                                    : told + home * args->at.descs_bytes;
         desk->rows->home[i] = home;
-        desk->rows->dst[i] =
-            served ? ist_window_peer(coop, op->dev, 0, mine + row * args->row_bytes, home) : NULL;
+        desk->rows->dst[i] = served ? ist_ep_inbox_at(coop, op, desk, home, row) : NULL;
         desk->rows->parts[i].dst = ist_ep_desk_descs(desk) + i * bytes;
         desk->rows->parts[i].src = descs + row * bytes;
         desk->rows->parts[i].bytes = served ? bytes : 0;
@@ -273,12 +394,12 @@ IST_DEVICE_FN void ist_ep_weigh_owed(ist_coop *coop, const ist_ep_combine_args *
 
 /** Sums `rows` rows that the desk names. Collective. */
 IST_DEVICE_FN void ist_ep_sum_batch(ist_coop *coop, const ist_ep_op_args *args,
-                                    const ist_ep_sum_desk *desk, uint32_t rows, int weighted)
+                                    const ist_ep_sum_rows *desk, uint32_t rows, int weighted)
 {
     ist_row_sums batch;
-    batch.dst = desk->rows->dst;
-    batch.src = desk->rows->src;
-    batch.weight = weighted ? (const float *)(const void *)desk->rows->weight : NULL;
+    batch.dst = desk->dst;
+    batch.src = desk->src;
+    batch.weight = weighted ? (const float *)(const void *)desk->weight : NULL;
     batch.elements = args->dtype == IST_F32 ? args->row_bytes / 4u : args->row_bytes / 2u;
     batch.stride = args->topk;
     batch.row_count = rows;
@@ -287,7 +408,117 @@ IST_DEVICE_FN void ist_ep_sum_batch(ist_coop *coop, const ist_ep_op_args *args,
     ist_row_reduce_batch(coop, &batch);
 }
 
-/** Phases 2 and 4: this block's rows of [first, end) of all that are owed. Collective. */
+/** What this rank asks of itself for a row of its own: as the words of others say it. Lane. */
+IST_DEVICE_FN void ist_ep_ask_itself(ist_coop *coop, const ist_ep_combine_args *args,
+                                     const ist_ep_op_view *op, uint32_t row, uint32_t k,
+                                     uint32_t *data)
+{
+    const ist_ep_op_args *common = op->args;
+    const uint32_t *offsets =
+        (const uint32_t *)(const void *)(common->handle + common->in.send_offset);
+    const uint32_t *desc =
+        (const uint32_t *)(const void *)(common->handle + common->in.descs +
+                                         (offsets[op->rank] + row) * common->in.desc_bytes);
+    const uint32_t *weights = (const uint32_t *)(const void *)args->weights;
+    data[0] = desc[1u + k];
+    data[1] = ist_load_u32(coop, weights + (uint64_t)desc[0] * common->topk + k, IST_RELAXED,
+                           IST_SCOPE_DEVICE);
+}
+
+/** Number `i` of a block's first rows: those owed to others, then its own. */
+IST_DEVICE_FN uint32_t ist_ep_nth_owed(const ist_ep_op_view *op, const ist_ep_first *first,
+                                       uint32_t i)
+{
+    return i < first->others ? first->other + i * op->blocks
+                             : ist_ep_place_of(op) + (i - first->others) * op->blocks;
+}
+
+/** Places of a block's first rows, and the words about them. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_find_asked(ist_coop *coop, const ist_ep_combine_args *args,
+                                     const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
+                                     const ist_ep_first *first)
+{
+    uint32_t topk = op->args->topk;
+    IST_EACH_LANE (coop, n, (first->others + first->own) * topk) {
+        uint32_t i = ist_ep_over_topk(op->args, n);
+        uint32_t k = n - i * topk;
+        uint32_t home = 0;
+        uint32_t row = ist_ep_owed_by(op, desk, ist_ep_nth_owed(op, first, i), &home);
+        int own = home == op->rank;
+        int served = !desk->peers[home].refused && (own || ist_ep_was_active(coop, op, home));
+        const uint64_t *word = NULL;
+        if (own) {
+            ist_ep_ask_itself(coop, args, op, row, k, &desk->words->data[2u * n]);
+        } else if (served) {
+            word = ist_ep_asked_at(coop, op, home, op->rank, row, k);
+        }
+        desk->words->from[2u * n] = word;
+        desk->words->from[2u * n + 1u] = word != NULL ? word + 1 : NULL;
+        if (k == 0) {
+            desk->rows->home[i] = home;
+            desk->rows->dst[i] = served ? ist_ep_inbox_at(coop, op, desk, home, row) : NULL;
+        }
+    }
+}
+
+/** Sources and weights of these rows, as the words say. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_weigh_asked(ist_coop *coop, const ist_ep_op_view *op,
+                                      const ist_ep_sum_desk *desk, uint32_t count)
+{
+    uint32_t topk = op->args->topk;
+    uint32_t local = ist_ep_count_of(&op->args->geometry, op->rank);
+    IST_EACH_LANE (coop, n, count * topk) {
+        uint32_t i = ist_ep_over_topk(op->args, n);
+        uint32_t entry = desk->words->data[2u * n];
+        const void *from = NULL;
+        if (desk->rows->dst[i] != NULL && entry != IST_EP_ELSEWHERE) {
+            from = ist_ep_entry_of_home(op->args, desk->rows->home[i], entry, local);
+            desk->rows->weight[n] = desk->words->data[2u * n + 1u];
+            if (from == NULL) {
+                desk->peers[desk->rows->home[i]].refused = 1;
+            }
+        }
+        desk->rows->src[n] = from;
+    }
+}
+
+/** Phase 3: a block's first rows, by the words about them. @return whether they are done; 0: the words
+ *  did not come. Collective. */
+IST_DEVICE_FN int ist_ep_push_asked(ist_coop *coop, const ist_ep_combine_args *args,
+                                    const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
+                                    const ist_ep_first *first)
+{
+    uint32_t count = first->others + first->own;
+    if (count == 0 || op->out) {
+        return 0;
+    }
+    ist_ep_find_asked(coop, args, op, desk, first);
+    uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, op->dev));
+    if (ist_coop_wait_tagged(coop, op->dev, desk->words->from, desk->words->data,
+                             2u * count * op->args->topk, (uint32_t)op->tag,
+                             start + op->args->deadline_ns / IST_WIRE_SLICES,
+                             IST_SCOPE_SYSTEM) != IST_WAIT_DONE) {
+        return 0;
+    }
+    ist_ep_weigh_asked(coop, op, desk, count);
+    ist_coop_sync(coop);
+    ist_ep_sum_batch(coop, op->args, desk->rows, count, 1);
+    ist_coop_sync(coop); /* the desk is free again */
+    return 1;
+}
+
+/** How many of a block's rows first, first + blocks, … below `end` are asked for by words. */
+IST_DEVICE_FN uint32_t ist_ep_asked_count(const ist_ep_op_view *op, uint32_t first, uint32_t end)
+{
+    uint32_t count = 0;
+    IST_ROLLED
+    for (; count < IST_EP_ASKED_ROWS / 2u && first < end; first += op->blocks) {
+        ++count;
+    }
+    return count;
+}
+
+/** Phases 4 and 5: this block's rows of [first, end) of all that are owed. Collective. */
 IST_DEVICE_FN void ist_ep_pay_owed(ist_coop *coop, const ist_ep_combine_args *args,
                                    const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
                                    uint32_t first, uint32_t end)
@@ -305,7 +536,7 @@ IST_DEVICE_FN void ist_ep_pay_owed(ist_coop *coop, const ist_ep_combine_args *ar
         ist_coop_sync(coop);
         ist_ep_weigh_owed(coop, args, op, desk, count);
         ist_coop_sync(coop);
-        ist_ep_sum_batch(coop, op->args, desk, count, 1);
+        ist_ep_sum_batch(coop, op->args, desk->rows, count, 1);
         ist_coop_sync(coop); /* the desk is free again, and the rows are there */
     }
 }
@@ -313,7 +544,7 @@ IST_DEVICE_FN void ist_ep_pay_owed(ist_coop *coop, const ist_ep_combine_args *ar
 /** The first row at or after `least` that is this block's. */
 IST_DEVICE_FN uint32_t ist_ep_first_owed(const ist_ep_op_view *op, uint32_t least)
 {
-    uint32_t first = op->block;
+    uint32_t first = ist_ep_place_of(op);
     IST_ROLLED
     while (first < least) {
         first += op->blocks;
@@ -423,7 +654,7 @@ IST_DEVICE_RARE_FN uint32_t ist_ep_await_settled(ist_coop *coop, ist_ep_op_view 
     return outcome;
 }
 
-/** Phase 3. @return ist_wire_outcome; IST_WIRE_DONE: all homes that are active are served.
+/** Phase 5. @return ist_wire_outcome; IST_WIRE_DONE: all homes that are active are served.
  *  Collective. */
 IST_DEVICE_FN uint32_t ist_ep_await_homes(ist_coop *coop, const ist_ep_op_view *op,
                                           const ist_ep_sum_desk *desk)
@@ -445,7 +676,7 @@ IST_DEVICE_FN uint32_t ist_ep_await_homes(ist_coop *coop, const ist_ep_op_view *
     return outcome;
 }
 
-/** Phase 5. The rows are there after a sync. Lane-parallel. */
+/** Phase 6. The rows are there after a sync. Lane-parallel. */
 IST_DEVICE_FN void ist_ep_report(ist_coop *coop, const ist_ep_op_view *op,
                                  const ist_ep_sum_desk *desk)
 {
@@ -476,7 +707,7 @@ IST_DEVICE_FN void ist_ep_glance_reports(ist_coop *coop, const ist_ep_op_view *o
     }
 }
 
-/** Phase 6, block 0 by itself. Collective. */
+/** Phase 7, block 0 by itself. Collective. */
 IST_DEVICE_RARE_FN void ist_ep_reports_decide_apart(ist_coop *coop, ist_ep_op_view op,
                                                     ist_ep_late late, uint32_t outcome)
 {
@@ -494,6 +725,23 @@ IST_DEVICE_RARE_FN void ist_ep_reports_decide_apart(ist_coop *coop, ist_ep_op_vi
     ist_ep_publish(coop, &op, results, outcome);
 }
 
+/** Acquires the reports of all that a decision contains which other blocks took together: they have
+ *  seen them, so they come here too. @return IST_WAIT_DONE or IST_WAIT_ABORTED. Collective. */
+IST_DEVICE_RARE_FN ist_wait_result ist_ep_reports_catch_up(ist_coop *coop, ist_ep_op_view op,
+                                                           uint64_t word)
+{
+    ist_wire_channel report = ist_ep_flag_of(&op, IST_EP_ACK);
+    ist_wait_result result = IST_WAIT_DONE;
+    IST_ROLLED
+    for (uint32_t peer = 0; result == IST_WAIT_DONE && peer < op.ranks; ++peer) {
+        if (word >> peer & 1u) { /* whole is also the largest that it becomes */
+            const uint64_t *at = ist_wire_word(coop, op.dev, report.words, peer);
+            result = ist_ep_await_word(coop, &op, at, op.tag, IST_SCOPE_SYSTEM);
+        }
+    }
+    return result;
+}
+
 /** Takes over the launch's decision. Unlike ist_ep_adopt(), without a look at what peers have sent:
  *  this block has reported, so they may be further. Collective. */
 IST_DEVICE_RARE_FN ist_ep_decision ist_ep_reports_adopt(ist_coop *coop, ist_ep_op_view op,
@@ -503,6 +751,10 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_reports_adopt(ist_coop *coop, ist_ep_o
     uint8_t *results = ist_ep_results(coop, op.ranks);
     ist_ep_decision decision;
     uint64_t word = alone ? ist_ep_word_apart(&op) : ist_ep_await_decision(coop, op);
+    if (word != 0 && (word & IST_EP_DECIDED_APART) == 0 &&
+        ist_ep_reports_catch_up(coop, op, word) != IST_WAIT_DONE) {
+        word = 0;
+    }
     ist_coop_sync(coop);
     decision.word = word;
     decision.found = 0;
@@ -525,7 +777,7 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_reports_adopt(ist_coop *coop, ist_ep_o
     return decision;
 }
 
-/** Phase 6. `outcome` is that of phase 3. Collective. */
+/** Phase 7. `outcome` is that of phase 5. Collective. */
 IST_DEVICE_FN ist_ep_decision ist_ep_reports_decide(ist_coop *coop, const ist_ep_op_view *op,
                                                     uint32_t outcome)
 {
@@ -553,7 +805,9 @@ IST_DEVICE_FN ist_ep_decision ist_ep_reports_decide(ist_coop *coop, const ist_ep
             decision.word |= (uint64_t)(results[peer] == IST_WAIT_DONE) << peer;
         }
         if (op->blocks > 1u && ist_coop_elect(coop)) {
-            decision.found = ist_ep_set_decision(coop, op, decision.word);
+            decision.found =
+                ist_compare_swap_u64(coop, &op->state->decided, op->before->decided_base,
+                                     decision.word, IST_RELAXED, IST_SCOPE_DEVICE);
         }
         return decision;
     }
@@ -579,17 +833,18 @@ IST_DEVICE_FN void ist_ep_find_sums(ist_coop *coop, const ist_ep_combine_args *a
     const int32_t *key = (const int32_t *)(const void *)(handle + common->in.key);
     const int32_t *owner = (const int32_t *)(const void *)(handle + common->in.owner);
     const uint32_t *row = (const uint32_t *)(const void *)(handle + common->in.row);
-    const uint8_t *sums = ist_ep_at(op, op->base + common->at.partial);
+    const uint8_t *sums = ist_ep_at(op, desk->inbox);
     IST_EACH_LANE (coop, n, count * topk) {
         uint32_t i = ist_ep_over_topk(common, n);
         uint64_t entry = (uint64_t)(first + i * op->blocks) * topk + (n - i * topk);
         uint32_t rank = (uint32_t)key[entry];
-        desk->rows->src[n] = rank < op->ranks ? sums + rank * common->at.partial_bytes +
-                                                    row[entry] * common->row_bytes
-                                              : NULL;
-        desk->rows->rank[n] = (uint32_t)owner[entry];
+        desk->tokens->src[n] = rank < op->ranks ? sums + rank * common->at.partial_bytes +
+                                                      row[entry] * common->row_bytes
+                                                : NULL;
+        desk->tokens->rank[n] = (uint32_t)owner[entry];
         if (n == i * topk) {
-            desk->rows->dst[i] = args->out + (uint64_t)(first + i * op->blocks) * common->row_bytes;
+            desk->tokens->dst[i] =
+                args->out + (uint64_t)(first + i * op->blocks) * common->row_bytes;
         }
     }
 }
@@ -600,11 +855,11 @@ IST_DEVICE_FN void ist_ep_strike_sums(ist_coop *coop, const ist_ep_op_view *op,
 {
     const uint8_t *results = ist_ep_results(coop, op->ranks);
     IST_EACH_LANE (coop, n, count * op->args->topk) {
-        uint32_t rank = desk->rows->rank[n];
+        uint32_t rank = desk->tokens->rank[n];
         if (rank < op->ranks && (results[rank] != IST_WAIT_DONE || !desk->peers[rank].acked)) {
-            desk->rows->src[n] = NULL;
+            desk->tokens->src[n] = NULL;
         } else {
-            desk->rows->rank[n] = UINT32_MAX; /* not lacking */
+            desk->tokens->rank[n] = UINT32_MAX; /* not lacking */
         }
     }
 }
@@ -619,7 +874,7 @@ IST_DEVICE_FN void ist_ep_count_lacking(ist_coop *coop, const ist_ep_combine_arg
         uint32_t lacking = 0;
         IST_ROLLED
         for (uint32_t k = 0; k < topk; ++k) {
-            lacking += desk->rows->rank[i * topk + k] < op->ranks;
+            lacking += desk->tokens->rank[i * topk + k] < op->ranks;
         }
         ist_store_u32(coop, (uint32_t *)&args->lost_counts[first + i * op->blocks], lacking,
                       IST_RELAXED, IST_SCOPE_DEVICE);
@@ -637,13 +892,14 @@ IST_DEVICE_FN uint32_t ist_ep_sum_count(const ist_ep_op_view *op, uint32_t first
     return count;
 }
 
-/** Phase 7. `found`: the first tokens are on the desk. Collective. */
+/** Phase 8. `found`: the first tokens are on the desk. Collective. */
 IST_DEVICE_FN void ist_ep_sum_all(ist_coop *coop, const ist_ep_combine_args *args,
                                   const ist_ep_op_view *op, const ist_ep_sum_desk *desk, int found)
 {
     uint32_t count = 0;
     IST_ROLLED
-    for (uint32_t first = op->block; first < op->args->token_count; first += count * op->blocks) {
+    for (uint32_t first = ist_ep_place_of(op); first < op->args->token_count;
+         first += count * op->blocks) {
         count = ist_ep_sum_count(op, first);
         if (!found) {
             ist_coop_sync(coop); /* the desk is free */
@@ -652,20 +908,17 @@ IST_DEVICE_FN void ist_ep_sum_all(ist_coop *coop, const ist_ep_combine_args *arg
         found = 0;
         ist_ep_strike_sums(coop, op, desk, count); /* by the lane that found them */
         ist_coop_sync(coop);
-        ist_ep_sum_batch(coop, op->args, desk, count, 0);
+        ist_ep_sum_batch(coop, op->args, desk->tokens, count, 0);
         ist_ep_count_lacking(coop, args, op, desk, first, count);
     }
 }
 
-/** Phases 6 and 7. Collective. */
+/** Phases 7 and 8. Collective. */
 IST_DEVICE_FN ist_ep_decision ist_ep_gather(ist_coop *coop, const ist_ep_combine_args *args,
                                             const ist_ep_op_view *op, const ist_ep_sum_desk *desk,
                                             uint32_t outcome)
 {
-    int found = op->block < op->args->token_count;
-    if (found) {
-        ist_ep_find_sums(coop, args, op, desk, op->block, ist_ep_sum_count(op, op->block));
-    }
+    int found = 1; /* the first tokens are */
     ist_ep_decision decision = ist_ep_reports_decide(coop, op, outcome);
     if (op->block == 0) {
         ist_point(coop, "ep.reduced.decided");
@@ -707,7 +960,7 @@ IST_DEVICE_RARE_FN uint32_t ist_ep_reduced_missing(ist_coop *coop, ist_ep_op_vie
     return outcome | ist_ep_look_again(coop, op);
 }
 
-/** Phase 8. Collective. */
+/** Phase 9. Collective. */
 IST_DEVICE_FN void ist_ep_reduced_conclude(ist_coop *coop, const ist_ep_op_view *op,
                                            const ist_ep_sum_desk *desk, uint32_t outcome)
 {
@@ -734,22 +987,28 @@ IST_DEVICE_FN void ist_ep_reduced_conclude(ist_coop *coop, const ist_ep_op_view 
     ist_ep_write_record(coop, op, outcome);
 }
 
-/** Phases 2 to 7. Collective. */
+/** Phases 3 to 8. Collective. */
 IST_DEVICE_FN ist_ep_decision ist_ep_reduced_receive(ist_coop *coop,
                                                      const ist_ep_combine_args *args,
                                                      const ist_ep_op_view *op,
                                                      const ist_ep_sum_desk *desk)
 {
-    ist_ep_sum_desk_fill(coop, op, desk);
-    ist_coop_sync(coop);
     uint32_t own = desk->peers[op->rank + 1u].start - desk->peers[op->rank].start;
     uint32_t all = desk->peers[op->ranks].start;
-    ist_ep_pay_owed(coop, args, op, desk, op->block, own);
+    ist_ep_first first;
+    first.other = ist_ep_first_owed(op, own);
+    first.others = ist_ep_asked_count(op, first.other, all);
+    first.own = ist_ep_asked_count(op, ist_ep_place_of(op), own);
+    first.reserved = 0;
+    ist_ep_find_sums(coop, args, op, desk, ist_ep_place_of(op),
+                     ist_ep_sum_count(op, ist_ep_place_of(op)));
+    uint32_t done = ist_ep_push_asked(coop, args, op, desk, &first) ? op->blocks : 0;
+    ist_point(coop, "ep.reduced.pushed");
+    ist_ep_pay_owed(coop, args, op, desk, ist_ep_place_of(op) + done * first.own, own);
     uint32_t outcome = ist_ep_await_homes(coop, op, desk);
     ist_point(coop, "ep.reduced.ready");
     if ((outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) == 0) {
-        ist_ep_pay_owed(coop, args, op, desk, ist_ep_first_owed(op, own), all);
-        ist_point(coop, "ep.reduced.pushed");
+        ist_ep_pay_owed(coop, args, op, desk, first.other + done * first.others, all);
         ist_ep_report(coop, op, desk);
         ist_point(coop, "ep.reduced.reported");
     }
@@ -757,6 +1016,16 @@ IST_DEVICE_FN ist_ep_decision ist_ep_reduced_receive(ist_coop *coop,
     ist_point(coop, "ep.reduced.summed");
     ist_ep_glance_notices(coop, op, desk);
     return decision;
+}
+
+/** The next reduced combine of this slot uses the other half of the inbox. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_take_turns(ist_coop *coop, const ist_ep_op_view *op)
+{
+    if (ist_coop_elect(coop)) {
+        uint64_t turns = ist_load_u64(coop, &op->state->turns, IST_RELAXED, IST_SCOPE_DEVICE);
+        ist_store_u64(coop, &op->state->turns, turns ^ UINT64_C(1) << op->slot, IST_RELAXED,
+                      IST_SCOPE_DEVICE);
+    }
 }
 
 IST_KERNEL(ep_combine_reduced, ist_ep_combine_args)
@@ -767,8 +1036,13 @@ IST_KERNEL(ep_combine_reduced, ist_ep_combine_args)
     op.stages = 0;
     ist_ep_sum_desk desk = ist_ep_sum_desk_of(coop, &op);
     uint32_t outcome = op.valid ? IST_WIRE_DONE : IST_EP_FOREIGN;
+    if (outcome == IST_WIRE_DONE) {
+        ist_ep_sum_desk_fill(coop, &op, &desk);
+        ist_coop_sync(coop);
+    }
     if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_SEND)) {
         ist_point(coop, "ep.reduced.begin");
+        ist_ep_ask(coop, args, &op, &desk);
         ist_ep_request_all(coop, args, &op);
         ist_point(coop, "ep.reduced.sent");
     }
@@ -780,6 +1054,7 @@ IST_KERNEL(ep_combine_reduced, ist_ep_combine_args)
     if (ist_ep_is_last(coop, &op)) {
         if (args->op.halves & IST_EP_RECEIVE) {
             ist_ep_reduced_conclude(coop, &op, &desk, outcome);
+            ist_ep_take_turns(coop, &op);
         }
         ist_ep_advance(coop, &op, &decision, outcome);
     }

@@ -62,6 +62,13 @@ find_it broken-race race "row_fill after ring.send"
 find_it broken-bytes status "byte 0 is 0x"
 find_it broken-wait deadlock "broken_ring"
 
+# A search finds it, too, and what it wrote is the same again.
+for scenario in race bytes wait; do
+    run 1 broken-$scenario --ranks 2 --rounds 1 --scheduler exhaustive --out search
+    grep -q '^report: search/' out || failed=1
+    run 0 --replay "search/broken-$scenario-search.json" --out search
+done
+
 # All seeds fail, of one kind: one is told, all are counted.
 run 1 broken-wait --faults none --schedules 200 --keep-going --shrink 0 --json
 python3 -c 'import json; a = json.load(open("out")); f, = a["failures"]

@@ -21,12 +21,12 @@ import json, sys
 answer, known = (json.load(open(f"{sys.argv[1]}/{name}")) for name in ("out", "list"))
 seeds = int(sys.argv[2])
 assert answer["ok"] and answer["failed"] == 0 and answer["failures"] == [], answer
-assert set(answer["scenarios"]) == set(known["scenarios"]) and len(known["scenarios"]) == 36, known
+assert set(answer["scenarios"]) == set(known["scenarios"]) and len(known["scenarios"]) == 46, known
 for name, one in answer["scenarios"].items():
     assert one["schedules"] == seeds and one["device_ops"] > seeds, (name, one)
 for kind in known["faults"]:
     assert answer["faults"].get(kind, 0) >= 2 * 12, (kind, answer["faults"])
-assert answer["schedules"] == 36 * seeds
+assert answer["schedules"] == 46 * seeds
 assert answer["distinct_digests"] > answer["schedules"] * 0.8, answer["distinct_digests"]
 assert answer["distinct_wait_shapes"] > 100
 print(answer["schedules"], "schedules,", answer["device_ops"], "device operations")

@@ -361,7 +361,7 @@ typedef struct reduction {
     uint32_t bits[TK_SOURCES_MAX][ELEMENTS_MAX]; /* of the elements, in their format */
     float weight[TK_SOURCES_MAX];
     uint32_t count, elements;
-    bool weighted;
+    bool weighted, batch;
     const format *of; /* NULL: f32 */
 } reduction;
 
@@ -456,6 +456,7 @@ static ist_status check_reduction(ist_test_rank *test, const reduction *made, ui
                                .elements = made->elements,
                                .count = made->count,
                                .weighted = made->weighted,
+                               .batch = made->batch,
                                .dtype = made->of != NULL ? (uint32_t)made->of->dtype
                                                          : (uint32_t)IST_F32};
     for (uint32_t s = 0; s < made->count; ++s) {
@@ -492,6 +493,7 @@ static ist_status reduce_main(ist_world *world, void *arg)
         made->elements = sizes[(i / 3) % (sizeof(sizes) / sizeof(sizes[0]))];
         made->count = i == 5 ? 0 : 1 + ist_test_random_below(&random, TK_SOURCES_MAX);
         made->weighted = ist_test_random_below(&random, 2) != 0;
+        made->batch = i / 2 % 2;
         reduction_random(made, &random, i % 4 == 3);
         status = check_reduction(&test, made, i % 5);
     }
@@ -506,6 +508,35 @@ static void rows_are_reduced_in_order_and_rounded_once(void **state)
     assert_int_equal(ist_test_run(1, NULL, reduce_main, NULL), IST_OK);
 }
 
+static ist_status tagged_main(ist_world *world, void *arg)
+{
+    static const uint32_t counts[] = {1, 2, 31, 300};
+    ist_test_rank test;
+    (void)arg;
+    IST_TEST_PASS_ON(ist_test_rank_open(world, &setup, &test));
+    uint32_t blocks = test.info.sm_count < 7 ? test.info.sm_count : 7;
+    for (uint32_t i = 0; i < 2 * sizeof(counts) / sizeof(counts[0]); ++i) {
+        uint64_t out[3] = {0};
+        tk_tagged_args args = {.words = (uint64_t *)(void *)(test.out + 4096),
+                               .out = (uint64_t *)(void *)test.out,
+                               .count = counts[i / 2],
+                               .rounds = 4};
+        EXPECT_OK(world, ist_fill(test.stream, test.out, 0, 65536));
+        IST_TEST_PASS_ON(ist_test_launch(&test, &ist_kernel_tk_tagged, i % 2 == 0 ? 1 : blocks,
+                                         &args, sizeof(args)));
+        IST_TEST_PASS_ON(download(&test, 0, out, sizeof(out)));
+        EXPECT_EQUAL(world, out[0], 0);
+        EXPECT_EQUAL(world, out[1], 0);
+    }
+    return ist_test_rank_close(&test, false);
+}
+
+static void tagged_words_carry_their_data(void **state)
+{
+    (void)state;
+    assert_int_equal(ist_test_run(1, NULL, tagged_main, NULL), IST_OK);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +545,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(scan_and_rank_by_key_match_loops),
         cmocka_unit_test(rows_are_copied_and_filled_exactly),
         cmocka_unit_test(rows_are_reduced_in_order_and_rounded_once),
+        cmocka_unit_test(tagged_words_carry_their_data),
     };
     ist_test_init(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

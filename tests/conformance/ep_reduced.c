@@ -301,8 +301,8 @@ static ist_status refusals_main(ist_world *world, void *arg)
     EXPECT_OK(world, ist_ep_group_bytes(comm, &desc, &strict));
     desc.combine_order = IST_EP_COMBINE_REDUCED;
     EXPECT_OK(world, ist_ep_group_bytes(comm, &desc, &reduced));
-    EXPECT(world,
-           reduced >= strict + ranks * 16u * 256u && reduced < strict + ranks * 16u * 256u + 256);
+    EXPECT(world, reduced >= strict + ranks * 2u * 16u * 256u &&
+                      reduced < strict + ranks * (2u * 16u * 256u + 16u * 16u * 8u) + 256);
     desc.combine_order = (ist_ep_combine_order)2;
     EXPECT_REFUSED(world, ist_ep_group_open(comm, &desc, &group), IST_ERR_ARGUMENT,
                    "desc.combine_order");

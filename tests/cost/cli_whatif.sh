@@ -124,6 +124,42 @@ fi
 "$isthmus" whatif --cluster 1x2 --profile "$scratch/h200.json" --op sendrecv,bytes=256MiB >"$scratch/text"
 grep -q "constants calibrated" "$scratch/text" || fail "a fitted profile does not calibrate"
 
+# Profiles by name; an unknown one is told those there are. A profile as the simulator's cluster.
+"$isthmus" whatif --profiles | grep -qx h200 || fail "h200 is not among the profiles"
+if "$isthmus" whatif --profile h201 --op barrier 2>"$scratch/text"; then
+    fail "a profile that is not there is taken"
+fi
+grep -q '"h201", those shipped are: h200' "$scratch/text" || fail "known profiles are not named"
+line=$("$isthmus" whatif --profile h200 --cluster 2x4 --line)
+[[ $line == nodes=2,gpus=4,* && $line == *,launch=4228930ps,* ]] || fail "no line of the profile: $line"
+"$isthmus" whatif --profile h200 --cluster 1x2 --op allreduce,bytes=64MiB --op copy,bytes=64MiB --json >"$scratch/text"
+grep -q '"algorithm":"ring".*"confidence":"calibrated"' "$scratch/text" || fail "what was measured is not used"
+
+# The CSV of a bench of collectives: every other size predicts those between.
+{
+    echo "call,backend,library,ranks,bytes,count,type,redop,in_place,graph,run_us,wrong"
+    for ((bytes = 1024; bytes <= 1 << 28; bytes *= 2)); do
+        echo "all_reduce,cuda,made,2,$bytes,$((bytes / 4)),float,sum,0,0,$((10 + bytes / 300000)).5,0"
+        echo "all_gather,cuda,made,2,$bytes,$((bytes / 8)),float,sum,0,0,$((7 + bytes / 500000)).5,0"
+        echo "scan,cuda,made,2,$bytes,$((bytes / 8)),float,sum,0,0,1.5,0"
+    done
+} >"$scratch/coll.csv"
+"$isthmus" fit "$scratch/coll.csv" --halves --max-median 10 >"$scratch/text" || fail "$(cat "$scratch/text")"
+grep -q '57 points, 38 used' "$scratch/text" || fail "other points were used: $(cat "$scratch/text")"
+if "$isthmus" fit "$scratch/coll.csv" --halves --cross-validate 2>/dev/null; then
+    fail "two ways of scoring at once"
+fi
+{
+    echo "backend,clock,ranks,layout,tokens,hidden,dtype,top_k,experts,op,windows,staged,graph,run_us"
+    for tokens in 1 2 4 8 16 32 64 128; do
+        echo "cuda,real,2,em,$tokens,7168,bf16,8,256,dispatch,1,0,0,$((20 + tokens / 16)).25"
+        echo "cuda,real,2,em,$tokens,7168,bf16,8,256,combine,1,0,0,$((20 + tokens / 4)).25"
+        echo "cuda,real,2,em,$tokens,7168,bf16,8,256,pair,1,0,0,$((40 + tokens / 3)).25"
+    done
+} >"$scratch/ep.csv"
+"$isthmus" fit "$scratch/ep.csv" --halves --max-median 10 >"$scratch/text" || fail "$(cat "$scratch/text")"
+grep -q '24 points, 16 used' "$scratch/text" || fail "other points were used: $(cat "$scratch/text")"
+
 # Half of the sizes of a bench in the simulator predict the other half: virtual time and estimate.
 "$isthmus" bench ep --backend sim --cluster 1x2 -b 1 -e 64 -f 4 --hidden 1024 --experts 16 -n 5 \
     -J "$scratch/bench.json" >/dev/null

@@ -17,7 +17,14 @@
 static uint32_t only = UINT32_MAX;
 static uint32_t runs_max = 0;
 
-typedef enum protocol { BARRIER, AGREE, CLEAN, MASK_CLEAN_BARRIER, EXPERTS } protocol;
+typedef enum protocol {
+    BARRIER,
+    AGREE,
+    CLEAN,
+    MASK_CLEAN_BARRIER,
+    EXPERTS,
+    REDUCED /* EXPERTS, whose ranks sum their own rows */
+} protocol;
 
 typedef struct scenario {
     const char *name;
@@ -144,7 +151,9 @@ static ist_status expert_parallel(const scenario *which, ist_world *world, ist_c
                               .topk_max = 1,
                               .context_count = 2,
                               .token_bytes_max = HIDDEN * 2u,
-                              .block_count_max = which->blocks != 0 ? which->blocks : 1};
+                              .block_count_max = which->blocks != 0 ? which->blocks : 1,
+                              .combine_order = which->what == REDUCED ? IST_EP_COMBINE_REDUCED
+                                                                      : IST_EP_COMBINE_STRICT};
     IST_TEST_PASS_ON(ist_ep_group_open(comm, &desc, &group));
     IST_TEST_PASS_ON(ist_mem_alloc(world, 8192, IST_MEM_SYMMETRIC, &memory));
     exchange x = {.which = which, .memory = memory, .stream = stream};
@@ -158,7 +167,7 @@ static ist_status expert_parallel(const scenario *which, ist_world *world, ist_c
 static ist_status run_protocol(const scenario *which, ist_world *world, ist_comm *comm,
                                ist_stream *stream)
 {
-    if (which->what == EXPERTS) {
+    if (which->what == EXPERTS || which->what == REDUCED) {
         return expert_parallel(which, world, comm, stream);
     }
     for (uint32_t round = 0; round < which->rounds; ++round) {
@@ -167,7 +176,8 @@ static ist_status run_protocol(const scenario *which, ist_world *world, ist_comm
         case AGREE: IST_TEST_PASS_ON(ist_comm_agree(comm, stream)); break;
         case CLEAN: IST_TEST_PASS_ON(ist_comm_clean(comm, stream)); break;
         case MASK_CLEAN_BARRIER: IST_TEST_PASS_ON(masked_and_back(world, comm, stream)); break;
-        case EXPERTS: break;
+        case EXPERTS:
+        case REDUCED: break;
         }
     }
     return IST_OK;
@@ -205,6 +215,9 @@ static const scenario scenarios[] = {
     {"experts, by rank", EXPERTS, 2, NULL, 1, 1, RM, 0, 0},
     {"experts, 2 ranks x 2 rounds", EXPERTS, 2, NULL, 2, 1, EM, 0, 0},
     {"experts, in two halves", EXPERTS, 2, NULL, 1, 1, EM, 1, 0},
+    {"experts, reduced", REDUCED, 2, NULL, 1, 1, EM, 0, 0},
+    {"experts, reduced, in two halves", REDUCED, 2, NULL, 1, 1, EM, 1, 0},
+    {"experts, reduced, 2 rounds", REDUCED, 2, NULL, 2, 1, EM, 0, 2000},
     {"experts, 2 blocks", EXPERTS, 2, NULL, 1, 2, EM, 0, 2000},
     {"experts, 2 ranks x 2 contexts, network", EXPERTS, 2, "2x1", 1, 1, EM, 0, 2000},
     {"experts, by rank, 2 blocks, network", EXPERTS, 2, "2x1", 1, 2, RM, 0, 2000},

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <isthmus/isthmus.h>
 #include <isthmus/unstable/whatif.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@
 
 static int (*live)(void);
 static int (*calls)(void);
+static bool failing; /* no time to sleep */
 
 static ist_status some_calls(ist_comm *comm, ist_stream *stream, uint32_t *words)
 {
@@ -67,6 +69,16 @@ static ist_status in_a_graph(ist_comm *comm, ist_stream *stream, uint32_t *words
     return status != IST_OK ? status : closed;
 }
 
+/* A stream that is closed while the watcher could still look at it. */
+static ist_status closes_a_stream(ist_world *world, ist_comm *comm, uint32_t *words)
+{
+    ist_stream *stream = NULL;
+    TRY(ist_stream_open(world, &stream));
+    TRY(ist_all_reduce(comm, stream, words, words, 4, IST_U32, IST_REDUCE_SUM));
+    TRY(ist_stream_close(stream));
+    return failing ? IST_OK : ist_world_sleep(world, 600000000);
+}
+
 /* The watcher does it, soon. */
 static ist_status aborted(ist_world *world, ist_comm *comm, ist_stream *stream, uint32_t *words)
 {
@@ -96,6 +108,7 @@ static ist_status use(ist_world *world, ist_comm *comm, ist_stream *stream, uint
     TRY(some_calls(comm, stream, words));
     TRY(in_a_group(world, comm, stream, words));
     TRY(in_a_graph(comm, stream, words));
+    TRY(closes_a_stream(world, comm, words));
     TRY(ist_stream_sync(stream, 0));
     TRY(ist_coll_status(comm));
     return aborted(world, comm, stream, words);
@@ -133,6 +146,7 @@ static int run(int nth, int *reached)
                                  .deadline_ns = nth != 0 ? 400000000 : 20000000000};
     char text[16];
     const int before = calls();
+    failing = nth != 0;
     snprintf(text, sizeof(text), "%d", nth != 0 ? before + nth : 0);
     (void)setenv("FAKE_NCCL_FAIL", text, 1);
     ist_status status = ist_world_run(&desc, rank_main, NULL, NULL);

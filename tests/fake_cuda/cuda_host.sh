@@ -9,11 +9,13 @@
 #   faults     the Nth call that makes something fails, for N = 1, 2, … until none is hit: every run
 #              must end with an answer and leave nothing open
 #   starve     the same for allocations of host memory
+#   topology   teams are held against a topology when the first communicator opens
 set -u
 way=$1
 program=$2
 export LD_LIBRARY_PATH="$IST_FAKE_CUDA_DIR${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export IST_LOG=none
+export IST_TOPOLOGY=off
 
 needs_mpirun() {
     if ! command -v mpirun >/dev/null; then
@@ -63,6 +65,43 @@ starve)
     output=$(timeout 250 "$program" starve 2>&1) || { echo "$output"; exit 1; }
     echo "$output"
     clean "$output"
+    ;;
+topology)
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    machine() { # attributes of GPU 0 and 1 behind their uuid; links
+        cat <<JSON
+{"format": "isthmus-topology", "version": 1, "source": "two GPUs", "missing": [],
+ "nodes": [{"kind": "machine"}, {"kind": "numa", "parent": 0, "number": 0},
+  {"kind": "gpu", "parent": 1, "number": 0,
+   "attrs": {"uuid": "GPU-01000000-0000-0000-0000-000000000000"$1}},
+  {"kind": "gpu", "parent": 1, "number": 1,
+   "attrs": {"uuid": "GPU-02000000-0000-0000-0000-000000000000"$2}}],
+ "links": [{"kind": "smp", "a": 1, "b": 0}, {"kind": "pci", "a": 2, "b": 1},
+  {"kind": "pci", "a": 3, "b": 1}$3]}
+JSON
+    }
+    link=', {"kind": "nvlink", "a": 2, "b": 3, "count": 18, "bytes_per_s": 366000000000}'
+    machine '' '' "$link" >"$work/joined.json"
+    machine '' '' '' >"$work/pcie.json"
+    machine ', "p2p": ""' ', "p2p": ""' '' >"$work/refused.json"
+    export IST_LOG=warn
+    worlds=2 # that the program opens; each compares once
+    warnings() { # file; how many lines say $2
+        local output count
+        output=$(IST_TOPOLOGY=$1 timeout 60 "$program" 2>&1) || [ "${FAKE_CUDA_NO_PEERS-}" ] ||
+            { echo "$output"; exit 1; }
+        count=$(grep -c -- "$2" <<<"$output")
+        [ "$count" -eq "$3" ] || { echo "$1: $count times \"$2\" in: $output"; exit 1; }
+    }
+    warnings "$work/joined.json" topology 0
+    warnings "$work/pcie.json" topology 0 # the driver maps peers over PCIe, too
+    warnings "$work/refused.json" 'load/store teams of 2, GIN no .*teams of 1, GIN no' "$worlds"
+    export FAKE_CUDA_NO_PEERS=1 # and no network: the program ends at its first barrier
+    worlds=1
+    warnings "$work/joined.json" 'predicted load/store (LSA)' "$worlds"
+    warnings off topology 0
+    warnings 1x2 'not compared with the topology: cluster 1x2 has 2 GPUs, rank 0 is on GPU-01' "$worlds"
     ;;
 *)
     echo "unknown way: $way"

@@ -76,7 +76,7 @@ static refusal spoil_group(ist_ep_group_desc *desc, uint32_t number)
         return (refusal){IST_ERR_ARGUMENT, "desc.alloc"};
     case 17: desc->enable_mask = 2; return (refusal){IST_ERR_ARGUMENT, "desc.enable_mask"};
     case 18: desc->enable_mask = 1; return (refusal){IST_ERR_ARGUMENT, "desc.enable_mask"};
-    case 19: desc->reserved[2] = 1; return (refusal){IST_ERR_RESERVED, "desc.reserved"};
+    case 19: desc->reserved[1] = 1; return (refusal){IST_ERR_RESERVED, "desc.reserved"};
     case 20: desc->context_count = 1000; return (refusal){IST_ERR_RANGE, "desc.context_count"};
     default: return no_more;
     }

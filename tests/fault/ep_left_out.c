@@ -102,7 +102,7 @@ static ist_status ended_main(ist_world *world, void *arg)
 
 static void run_scenes(ist_status (*body)(ist_world *world, void *arg))
 {
-    for (uint32_t i = 0; i < 2 * 3 * 2; ++i) {
+    for (uint32_t i = 0; i < 2 * 3 * 3; ++i) {
         scene *s = calloc(1, sizeof(*s));
         assert_non_null(s);
         s->shape = (ep_shape){.rank_count = 4,
@@ -113,8 +113,9 @@ static void run_scenes(ist_status (*body)(ist_world *world, void *arg))
                               .dtype = IST_BF16,
                               .layout = i % 2 == 0 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR};
         s->blocks = 1 + i / 2 % 3;
-        s->windows = i / 6 != 0 ? 3 : 0;
-        s->zero_copy = i / 6 != 0 ? IST_EP_ZERO_COPY_ON : IST_EP_ZERO_COPY_AUTO;
+        s->windows = i / 6 == 1 ? 3 : 0;
+        s->zero_copy = i / 6 == 1 ? IST_EP_ZERO_COPY_ON : IST_EP_ZERO_COPY_AUTO;
+        s->shape.order = i / 6 == 2 ? IST_EP_COMBINE_REDUCED : IST_EP_COMBINE_STRICT;
         for (uint32_t step = 0; step < STEPS; ++step) {
             s->shape.seed = ist_test_seed() * 100 + i * STEPS + step;
             assert_true(ep_case_init(&s->made[step], &s->shape));

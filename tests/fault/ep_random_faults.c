@@ -36,6 +36,9 @@ static void draw_drill(ep_drill *drill, uint64_t *state)
                               .masked_permille = 100,
                               .uneven = ist_test_random_below(state, 2)};
     drill->cluster = clusters[ist_test_random_below(state, 5)];
+    if (drill->cluster == clusters[0] && drill->shape.seed % 2 == 0) {
+        drill->shape.order = IST_EP_COMBINE_REDUCED;
+    }
     drill->lane.windows = ist_test_random_below(state, 4);
     drill->lane.staged = ist_test_random_below(state, 4);
     drill->lane.stubborn = ist_test_random_below(state, 2);

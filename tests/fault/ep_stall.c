@@ -136,10 +136,37 @@ static void a_rank_stops_at_any_operation(void **state)
     assert_int_equal(failures, 0);
 }
 
+static void a_rank_stops_in_a_reduced_combine(void **state)
+{
+    static const stall lengths[] = {
+        {EP_DRILL_DEADLINE_NS / 8, true},
+        {EP_DRILL_DEADLINE_NS * 11 / 10, false},
+        {EP_DRILL_DEADLINE_NS * 9 / 4, false},
+        {EP_DRILL_DEADLINE_NS * 20ull, false},
+    };
+    uint32_t failures = 0;
+    (void)state;
+    for (uint32_t i = 0; i < 4 * 3; ++i) {
+        ep_drill drill = {.shape = usual,
+                          .cluster = "1x4",
+                          .lane = {.windows = i % 4, .stubborn = i / 4 % 2},
+                          .block_count_max = 1 + i / 4,
+                          .steps = 3,
+                          .clean = 2};
+        drill.shape.seed = ist_test_seed();
+        drill.shape.layout = IST_EP_EXPERT_MAJOR;
+        drill.shape.order = IST_EP_COMBINE_REDUCED;
+        drill.shape.hidden = i < 4 ? usual.hidden : 4096; /* a block for 16 KiB of rows */
+        failures += stall_everywhere(&drill, &lengths[i % 4]);
+    }
+    assert_int_equal(failures, 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_stops_at_any_operation),
+        cmocka_unit_test(a_rank_stops_in_a_reduced_combine),
     };
     ist_test_init(argc, argv);
     every = ist_test_option(argc, argv, "--every", every);

@@ -23,7 +23,8 @@ typedef struct draw {
     char cluster[64];
     ep_rig_setup rig;
     ep_lane_setup lane;
-    uint32_t staged; /* 1: dispatch, 2: combine; or-ed */
+    uint32_t staged;   /* 1: dispatch, 2: combine; or-ed */
+    uint32_t one_team; /* 1: for the reduced combine */
     ist_link_model links;
     ep_case made[STEPS];
 } draw;
@@ -48,6 +49,21 @@ static void draw_cluster(draw *d, uint64_t *state)
     uint32_t i = ist_test_random_below(state, sizeof(shapes) / sizeof(*shapes));
     snprintf(d->cluster, sizeof(d->cluster), "%s,sms=%u", shapes[i].text, between(state, 1, 8));
     d->shape.rank_count = shapes[i].ranks;
+}
+
+/* One team, whose ranks sum their own rows, with rows that are long enough for several blocks. */
+static void draw_team(draw *d, uint64_t *state)
+{
+    d->one_team = 1;
+    d->shape.rank_count = between(state, 1, 8);
+    snprintf(d->cluster, sizeof(d->cluster), "1x%u,sms=%u", d->shape.rank_count,
+             between(state, 1, 8));
+    d->shape.order = IST_EP_COMBINE_REDUCED;
+    d->shape.layout =
+        ist_test_random_below(state, 8) == 0 ? IST_EP_RANK_MAJOR : IST_EP_EXPERT_MAJOR;
+    if (ist_test_random_below(state, 3) == 0) {
+        d->shape.hidden = between(state, 1000, 5000);
+    }
 }
 
 static void draw_shape(draw *d, uint64_t *state)
@@ -90,6 +106,10 @@ static void draw_how(draw *d, uint64_t *state)
     }
     if (d->shape.dtype == IST_F32) {
         d->lane.window_offset *= 2u;
+    }
+    if (d->one_team) {
+        d->rig.lsa_size_max = 0;
+        d->rig.order = d->shape.order;
     }
     d->staged = ist_test_random_below(state, 4);
     d->links = ist_test_random_below(state, 2) == 0 ? IST_LINKS_IN_ORDER : IST_LINKS_MAX_MIN;
@@ -153,7 +173,7 @@ static void tell(const draw *d, uint32_t number)
            d->shape.hidden, d->lane.windows, d->lane.window_offset, d->staged);
 }
 
-static bool run_case(uint32_t number)
+static bool run_case(uint32_t number, bool reduced)
 {
     uint64_t state = ist_test_seed() * 1000003u + number;
     uint64_t first = 0, second = 0;
@@ -164,6 +184,9 @@ static bool run_case(uint32_t number)
     }
     draw_cluster(d, &state);
     draw_shape(d, &state);
+    if (reduced) {
+        draw_team(d, &state);
+    }
     draw_how(d, &state);
     for (uint32_t i = 0; i < STEPS; ++i) {
         ep_shape shape = d->shape;
@@ -190,9 +213,20 @@ static void any_exchange_is_exact(void **state)
     uint32_t failures = 0;
     (void)state;
     for (uint32_t i = 0; i < case_count; ++i) {
-        failures += run_case(case_first + i) ? 0 : 1;
+        failures += run_case(case_first + i, false) ? 0 : 1;
     }
     printf("# %u cases, %u failed\n", case_count, failures);
+    assert_int_equal(failures, 0);
+}
+
+static void any_reduced_exchange_is_exact(void **state)
+{
+    uint32_t failures = 0;
+    (void)state;
+    for (uint32_t i = 0; i < case_count; ++i) {
+        failures += run_case(case_first + i, true) ? 0 : 1;
+    }
+    printf("# %u reduced cases, %u failed\n", case_count, failures);
     assert_int_equal(failures, 0);
 }
 
@@ -200,6 +234,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_exchange_is_exact),
+        cmocka_unit_test(any_reduced_exchange_is_exact),
     };
     ist_test_init(argc, argv);
     case_count = ist_test_option(argc, argv, "--cases", case_count);

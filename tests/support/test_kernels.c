@@ -170,8 +170,82 @@ IST_KERNEL(tk_row_many, tk_row_many_args)
     ist_coop_sync(coop);
 }
 
+/* The same sum as the second of two; the first has no place. */
+IST_DEVICE_FN void tk_reduce_batch(ist_coop *coop, const tk_row_reduce_args *args)
+{
+    enum { STRIDE = 2 * TK_SOURCES_MAX };
+    const void **src = (const void **)ist_coop_scratch(coop, 0, 2u * STRIDE * sizeof(void *));
+    float *weight = (float *)ist_coop_scratch(coop, 1, 2u * STRIDE * sizeof(float));
+    void **dst = (void **)ist_coop_scratch(coop, 2, 2u * sizeof(void *));
+    IST_EACH_LANE (coop, i, 2u * STRIDE) {
+        uint32_t source = i % STRIDE / 2u;
+        int there = i % 2u == 1u && source < args->count;
+        src[i] = there ? args->src[source] : (const void *)0;
+        weight[i] = there ? args->weight[source] : 0.0f;
+    }
+    IST_EACH_LANE (coop, i, 2u) {
+        dst[i] = i == 1u ? args->dst : (void *)0;
+    }
+    ist_coop_sync(coop);
+    ist_row_sums batch = {dst,
+                          src,
+                          args->weighted != 0 ? weight : (const float *)0,
+                          args->elements,
+                          STRIDE,
+                          2,
+                          (ist_dtype)args->dtype,
+                          0};
+    ist_row_reduce_batch(coop, &batch);
+    ist_coop_sync(coop);
+}
+
+IST_KERNEL(tk_tagged, tk_tagged_args)
+{
+    const uint64_t **words =
+        (const uint64_t **)ist_coop_scratch(coop, 0, (args->count + 1u) * sizeof(uint64_t *));
+    uint32_t *data = (uint32_t *)ist_coop_scratch(coop, 1, (args->count + 1u) * 4u);
+    uint32_t block = ist_coop_block(coop);
+    uint32_t next = (block + 1u) % ist_coop_block_count(coop);
+    uint64_t wrong = 0;
+    uint64_t ended = 0;
+    for (uint32_t round = 1; round <= args->rounds; ++round) {
+        uint64_t tagged = (uint64_t)round << 32 | round << 8;
+        IST_EACH_LANE (coop, i, args->count) {
+            ist_store_u64(coop, &args->words[block * args->count + i], tagged | block, IST_RELAXED,
+                          IST_SCOPE_DEVICE);
+        }
+        IST_EACH_LANE (coop, i, args->count + 1u) {
+            words[i] = i < args->count ? &args->words[next * args->count + i] : (uint64_t *)0;
+            data[i] = 77;
+        }
+        ist_coop_sync(coop);
+        ended += ist_coop_wait_tagged(coop, (const ist_dev_comm *)0, words, data, args->count + 1u,
+                                      round, ist_clock_ns(coop) + 50000000u,
+                                      IST_SCOPE_DEVICE) != IST_WAIT_DONE;
+        for (uint32_t i = 0; i < args->count; ++i) {
+            wrong += data[i] != ((uint32_t)tagged | next);
+        }
+        wrong += data[args->count] != 77;
+        /* Nobody goes on before all have looked. */
+        (void)ist_coop_fetch_add(coop, &args->out[2], 1, IST_ACQ_REL, IST_SCOPE_DEVICE);
+        ended +=
+            ist_coop_wait_word(coop, (const ist_dev_comm *)0, &args->out[2],
+                               (uint64_t)round * ist_coop_block_count(coop),
+                               ist_clock_ns(coop) + 50000000u, IST_SCOPE_DEVICE) != IST_WAIT_DONE;
+    }
+    ended += ist_coop_wait_tagged(coop, (const ist_dev_comm *)0, words, data, args->count,
+                                  args->rounds + 1u, ist_clock_ns(coop) + 20000u,
+                                  IST_SCOPE_DEVICE) != IST_WAIT_TIMEOUT;
+    (void)ist_coop_fetch_add(coop, &args->out[0], wrong, IST_RELAXED, IST_SCOPE_DEVICE);
+    (void)ist_coop_fetch_add(coop, &args->out[1], ended, IST_RELAXED, IST_SCOPE_DEVICE);
+}
+
 IST_KERNEL(tk_row_reduce, tk_row_reduce_args)
 {
+    if (args->batch) {
+        tk_reduce_batch(coop, args);
+        return;
+    }
     ist_row_reduce(coop, args->dst, args->src,
                    args->weighted != 0 ? args->weight : (const float *)0, args->count,
                    args->elements, (ist_dtype)args->dtype);

@@ -104,8 +104,17 @@ typedef struct tk_row_reduce_args {
     uint32_t count;
     uint32_t weighted;
     uint32_t dtype;
-    uint32_t reserved;
+    uint32_t
+        batch; /* 1: as one of a batch, with a hole before each source and a sum without place */
 } tk_row_reduce_args;
+
+/* Block b writes `count` tagged words of (round << 8 | b) and waits for those of the next block. */
+typedef struct tk_tagged_args {
+    uint64_t *words; /* [blocks][count], zeroed */
+    uint64_t *out;   /* [0] wrong data, [1] waits that did not end as they must, [2] of the test */
+    uint32_t count;
+    uint32_t rounds;
+} tk_tagged_args;
 
 /* ---- load/store peers ------------------------------------------------------------------------ */
 
@@ -224,6 +233,7 @@ extern const ist_kernel ist_kernel_tk_count;
 extern const ist_kernel ist_kernel_tk_row;
 extern const ist_kernel ist_kernel_tk_row_many;
 extern const ist_kernel ist_kernel_tk_row_reduce;
+extern const ist_kernel ist_kernel_tk_tagged;
 extern const ist_kernel ist_kernel_tk_lsa;
 extern const ist_kernel ist_kernel_tk_lsa_barrier;
 extern const ist_kernel ist_kernel_tk_address;

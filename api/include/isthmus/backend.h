@@ -38,6 +38,9 @@ typedef struct ist_backend_caps {
     const char *window_reason; /**< why there are no windows */
     const char *gin_reason;    /**< why there is no GIN */
     const char *graph_reason;  /**< why there are no graphs */
+    uint32_t peeks_by_loads;   /**< 1: memory that is IST_MEM_HOST_VISIBLE and nothing else may be
+                                    read by plain loads of the host, instead of mem_peek */
+    uint32_t reserved;         /**< zero */
 } ist_backend_caps;
 
 /** Arguments of comm_open, checked and resolved. */

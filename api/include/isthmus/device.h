@@ -431,6 +431,22 @@ IST_API ist_wait_result ist_coop_wait_word(ist_coop *coop, const ist_dev_comm *d
                                            uint64_t deadline_ns, ist_scope scope);
 
 /**
+ * Waits until the upper half of each of some words equals `tag`: words that carry 32 bits of data each,
+ * so that no flag follows them. Collective; acquire at `scope`, then syncs the coop.
+ *
+ * @param dev          whose abort ends the wait; NULL: none
+ * @param words        [count] addresses in scratch; NULL: not waited for
+ * @param data         out: [count] in scratch, lower halves; of NULL they stay, after TIMEOUT or ABORTED
+ *                     they are undefined
+ * @param deadline_ns  point in ist_clock_ns() time
+ * @return IST_WAIT_DONE, IST_WAIT_TIMEOUT or IST_WAIT_ABORTED
+ */
+IST_API ist_wait_result ist_coop_wait_tagged(ist_coop *coop, const ist_dev_comm *dev,
+                                             const uint64_t *const *words, uint32_t *data,
+                                             uint32_t count, uint32_t tag, uint64_t deadline_ns,
+                                             ist_scope scope);
+
+/**
  * In-place exclusive prefix sum. Collective; syncs.
  *
  * @param values  [count] in scratch

@@ -60,7 +60,7 @@ typedef enum ist_ep_id_kind {
 /**
  * How combine adds up the rows of a token in EXPERT_MAJOR; see ist_ep_combine(). RANK_MAJOR, where
  * a token has one row from each rank as it is, has one way only. REDUCED needs all ranks in one
- * load/store team, and R * M more token rows of device memory for each of staged_count_max.
+ * load/store team, and 2 * R * M more token rows of device memory for each of staged_count_max.
  */
 typedef enum ist_ep_combine_order {
     IST_EP_COMBINE_STRICT = 0, /**< all rows travel; their home adds them in the order of k */

@@ -112,4 +112,39 @@ IST_DEVICE_FN ist_wait_result ist_coop_wait_word(ist_coop *coop, const ist_dev_c
     return (ist_wait_result)ist_cuda_broadcast(coop, (uint64_t)result);
 }
 
+/** One lane: until the upper half of the word is `tag`. */
+IST_DEVICE_FN ist_wait_result ist_cuda_poll_tagged(ist_coop *coop, const ist_dev_comm *dev,
+                                                   const uint64_t *word, uint32_t *data,
+                                                   uint32_t tag, uint64_t deadline_ns,
+                                                   ist_scope scope)
+{
+    ist_cuda_watch watch = ist_cuda_watch_open(deadline_ns);
+    ist_wait_result result = IST_WAIT_DONE;
+    uint64_t value = ist_load_u64(coop, word, IST_ACQUIRE, scope);
+    while ((uint32_t)(value >> 32) != tag) {
+        if (result != IST_WAIT_DONE) {
+            return result;
+        }
+        result = ist_cuda_watch_check(coop, dev, &watch);
+        value = ist_load_u64(coop, word, IST_ACQUIRE, scope);
+    }
+    *data = (uint32_t)value;
+    return IST_WAIT_DONE;
+}
+
+IST_DEVICE_FN ist_wait_result ist_coop_wait_tagged(ist_coop *coop, const ist_dev_comm *dev,
+                                                   const uint64_t *const *words, uint32_t *data,
+                                                   uint32_t count, uint32_t tag,
+                                                   uint64_t deadline_ns, ist_scope scope)
+{
+    ist_wait_result result = IST_WAIT_DONE;
+    ist_cuda_bulk_drain(coop);
+    IST_EACH_LANE (coop, i, count) {
+        if (words[i] != NULL && result == IST_WAIT_DONE) {
+            result = ist_cuda_poll_tagged(coop, dev, words[i], &data[i], tag, deadline_ns, scope);
+        }
+    }
+    return ist_cuda_worst(coop, result);
+}
+
 #endif

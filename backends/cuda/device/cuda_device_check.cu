@@ -106,6 +106,28 @@ IST_KERNEL(check_reduce, ist_check_args)
                    (ist_dtype)args->dtype);
 }
 
+IST_KERNEL(check_reduce_batch, ist_check_args)
+{
+    ist_row_sums batch = {args->rows,  args->rows, args->weights,          args->bytes,
+                          args->count, 1,          (ist_dtype)args->dtype, 0};
+    ist_row_reduce_batch(coop, &batch);
+}
+
+IST_KERNEL(check_tagged, ist_check_args)
+{
+    const uint64_t **words = (const uint64_t **)ist_coop_scratch(coop, 0, 4096);
+    uint32_t *data = (uint32_t *)ist_coop_scratch(coop, 1, 2048);
+    IST_EACH_LANE (coop, i, args->count) {
+        words[i] = args->words + i;
+    }
+    ist_coop_sync(coop);
+    ist_wait_result result = ist_coop_wait_tagged(coop, args->dev, words, data, args->count, 7,
+                                                  args->deadline_ns, IST_SCOPE_SYSTEM);
+    if (ist_coop_elect(coop)) {
+        args->words[1] = data[args->count / 2u] + (uint64_t)result;
+    }
+}
+
 IST_KERNEL(check_reduce_bf16, ist_check_args)
 {
     ist_row_reduce(coop, args->rows[0], args->rows, NULL, args->count, args->bytes, IST_BF16);

@@ -192,7 +192,7 @@ IST_DEVICE_FN void ist_cuda_reduce(const ist_coop *coop, const ist_cuda_reductio
 /* ---- many sums -------------------------------------------------------------------------------- */
 
 /** Vectors of a thread that a sum has in flight: with 256 threads all of a row of 16 KiB. */
-#define IST_CUDA_SUM_WIDTH 2u
+#define IST_CUDA_SUM_WIDTH 4u
 
 /** Adds sources first … first + DEPTH - 1 to the sums of this thread's vectors at, at + step, …: all
  *  loads first. Whether a source is there is equal in all threads. */
@@ -271,8 +271,7 @@ IST_DEVICE_FN void ist_cuda_sum_element(unsigned char *dst, const void *const *s
             word |= (uint32_t)from[offset + i] << (8u * i);
         }
         Type::unpack(word, value);
-        sum = from == NULL ? sum
-                           : __fmaf_rn(value[0], weight == NULL ? 1.0f : weight[source], sum);
+        sum = from == NULL ? sum : __fmaf_rn(value[0], weight == NULL ? 1.0f : weight[source], sum);
     }
     const float pair[2] = {sum, 0.0f};
     uint32_t word = Type::pack(pair);

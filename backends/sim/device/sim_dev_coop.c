@@ -162,6 +162,30 @@ ist_wait_result ist_coop_wait_word(ist_coop *coop, const ist_dev_comm *dev, cons
     return done || *word >= least ? IST_WAIT_DONE : IST_WAIT_TIMEOUT;
 }
 
+/* One word after the other: all are waited for until the same time. */
+ist_wait_result ist_coop_wait_tagged(ist_coop *coop, const ist_dev_comm *dev,
+                                     const uint64_t *const *words, uint32_t *data, uint32_t count,
+                                     uint32_t tag, uint64_t deadline_ns, ist_scope scope)
+{
+    uint64_t least = (uint64_t)tag << 32;
+    ist_coop_sync(coop);
+    for (uint32_t i = 0; i < count; ++i) {
+        if (words[i] == NULL) {
+            continue;
+        }
+        ist_wait_result result = ist_coop_wait_word(coop, dev, words[i], least, deadline_ns, scope);
+        if (result != IST_WAIT_DONE) {
+            return result;
+        }
+        uint64_t value = ist_load_u64(coop, words[i], IST_RELAXED, scope);
+        if (value >> 32 != tag) { /* a later tag: the one that is waited for has gone by */
+            return IST_WAIT_TIMEOUT;
+        }
+        data[i] = (uint32_t)value;
+    }
+    return IST_WAIT_DONE;
+}
+
 uint32_t ist_coop_scan(ist_coop *coop, uint32_t *values, uint32_t count)
 {
     uint32_t total = 0;

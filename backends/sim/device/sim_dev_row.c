@@ -100,6 +100,7 @@ void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
     if (!sim_row_check(coop, dst, "row_copy") || !sim_row_check(coop, src, "row_copy")) {
         return;
     }
+    sim_device_call(coop);
     sim_row_charge(coop, dst, src, bytes);
     sim_device_row(coop, src, bytes, false, "row_copy");
     sim_device_row(coop, dst, bytes, true, "row_copy");
@@ -123,6 +124,7 @@ void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const v
         if (!sim_row_check(coop, dst[i], "row_copy_many")) {
             return;
         }
+        sim_device_call(coop);
         sim_row_charge(coop, dst[i], i == 0 ? src : NULL, bytes);
         sim_device_row(coop, dst[i], bytes, true, "row_copy_many");
         sim_row_write(coop, dst[i], src, bytes);
@@ -165,6 +167,7 @@ void ist_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes)
     if (!sim_row_check(coop, dst, "row_fill")) {
         return;
     }
+    sim_device_call(coop);
     sim_row_charge(coop, dst, NULL, bytes);
     sim_device_row(coop, dst, bytes, true, "row_fill");
     memset(dst, value, bytes);
@@ -188,6 +191,7 @@ void ist_row_reduce(ist_coop *coop, void *dst, const void *const *src, const flo
         sim_device_fault(coop, NULL, "row_reduce", "element type %d is not a float", (int)dtype);
         return;
     }
+    sim_device_call(coop);
     sim_row_charge(coop, dst, NULL, bytes);
     sim_device_row(coop, dst, bytes, true, "row_reduce");
 }

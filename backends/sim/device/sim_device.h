@@ -27,6 +27,12 @@ static inline void sim_device_spend(ist_coop *coop, uint64_t ps)
     coop->actor.lag_ps += ps * coop->actor.rank->slow;
 }
 
+/* Counts a call that touches memory which others may touch, or that orders it. */
+static inline void sim_device_call(ist_coop *coop)
+{
+    ++coop->actor.world->device_call_count;
+}
+
 /* A step that no other actor can observe or be ordered by. */
 static inline void sim_device_step_local(ist_coop *coop, uint64_t ps)
 {
@@ -40,6 +46,7 @@ static inline void sim_device_step_local(ist_coop *coop, uint64_t ps)
 static inline void sim_device_step_word(ist_coop *coop, uint64_t ps)
 {
     if (coop->actor.world->explore != NULL) {
+        sim_device_call(coop);
         sim_device_spend(coop, ps);
         sim_explore_step(&coop->actor);
         return;
@@ -61,6 +68,7 @@ static inline void sim_device_row(ist_coop *coop, const void *address, uint64_t 
 static inline void sim_device_step_ordered(ist_coop *coop, uint64_t ps)
 {
     ++coop->actor.world->device_op_count;
+    sim_device_call(coop);
     sim_rank_op(coop->actor.rank);
     sim_device_spend(coop, ps);
     sim_actor_sync(&coop->actor);

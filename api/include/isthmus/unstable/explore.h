@@ -108,8 +108,8 @@ typedef enum ist_explore_option {
 typedef struct ist_watched {
     ist_sim_event event; /**< as in the log */
     uint64_t step;       /**< operation number in the schedule, as in ist_access */
-    int32_t actor; /**< rank of the block that caused it; -1: a program, a queue or the network did */
-    int32_t block; /**< of its kernel, or -1 */
+    int32_t actor;       /**< rank whose block caused it; -1: a program, a queue or the network */
+    int32_t block;       /**< of its kernel, or -1 */
     const char *name;   /**< KERNEL_BEGIN, KERNEL_END, POINT: whose name it is, or NULL when the log
                              keeps no names (ist_sim_desc.log_capacity); only during the call */
     const char *kernel; /**< of the block, or "" */
@@ -144,7 +144,8 @@ typedef struct ist_explore_report {
     uint64_t choice_points;     /**< choices with more than one alternative */
     uint64_t switches;          /**< of them, how often another actor went on */
     uint64_t steps;             /**< operations: device calls, deliveries, program calls */
-    uint64_t device_op_count;   /**< device calls that others can observe */
+    uint64_t device_op_count;   /**< device calls with a place among those of others: those that
+                                     ist_world_result counts */
     uint64_t pct_bound_inverse; /**< PCT: a failure of that depth is found with probability at least
                                      1 / this: n * k^(d-1) of the run, saturating */
     uint32_t agents;            /**< n: programs, blocks, deliveries that were scheduled */
@@ -153,6 +154,9 @@ typedef struct ist_explore_report {
     uint32_t choice_capacity;   /**< in */
     uint32_t cut;               /**< a search ended the run early: it was covered elsewhere */
     ist_finding finding;        /**< the first; kind NONE: none */
+    uint64_t device_call_count; /**< all device calls that touch memory which others may touch, or
+                                     order it: words, atomics, fences, rows (each target of a copy,
+                                     each sum), puts, signals, counters, waits, halves of barriers */
 } ist_explore_report;
 
 /**

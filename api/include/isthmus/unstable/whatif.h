@@ -367,11 +367,12 @@ IST_API_UNSTABLE ist_status ist_estimate_print(const ist_estimate *estimate, cha
 typedef enum ist_fit_mode {
     IST_FIT_PROFILE = 0, /**< fits all points */
     IST_FIT_CROSS = 1,   /**< leaves one world size out at a time and predicts it */
-    IST_FIT_TEST = 2     /**< fits the points and predicts those of `test` */
+    IST_FIT_TEST = 2,    /**< fits the points and predicts those of `test` */
+    IST_FIT_HALVES = 3 /**< fits every other size of a series and predicts the others; both ways */
 } ist_fit_mode;
 
-/** Timings to fit: CSV whose first line names the columns, a profile of `isthmus probe`, or
- * what `isthmus bench ep --json` wrote. */
+/** Timings to fit: CSV whose first line names the columns, a profile of `isthmus probe`, what
+ * `isthmus bench ep --json` wrote, or the CSV of `isthmus bench ep` and `isthmus bench coll`. */
 typedef struct ist_fit_desc {
     uint32_t size;      /**< sizeof(ist_fit_desc) */
     ist_fit_mode mode;  /**< what to do */
