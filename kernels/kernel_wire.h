@@ -98,7 +98,7 @@ typedef struct ist_wire_scratch {
 /** The scratch head; contents undefined at first. Collective. */
 IST_DEVICE_FN ist_wire_scratch *ist_wire_scratch_of(ist_coop *coop, const ist_dev_comm *dev)
 {
-    uint32_t bytes = (uint32_t)sizeof(ist_wire_scratch) + 2u * dev->rank_count;
+    uint32_t bytes = (uint32_t)sizeof(ist_wire_scratch) + 2u * ist_dev_rank_count(dev);
     return (ist_wire_scratch *)ist_coop_scratch(coop, IST_WIRE_SCRATCH, bytes);
 }
 
@@ -111,36 +111,36 @@ IST_DEVICE_FN uint8_t *ist_wire_silent(ist_wire_scratch *head)
 /** A set of ranks, one byte each. */
 IST_DEVICE_FN uint8_t *ist_wire_marks(ist_wire_scratch *head, const ist_dev_comm *dev)
 {
-    return (uint8_t *)(head + 1) + dev->rank_count;
+    return (uint8_t *)(head + 1) + ist_dev_rank_count(dev);
 }
 
 /** Generation of the mask now. Lane. */
 IST_DEVICE_FN uint64_t ist_wire_generation(ist_coop *coop, const ist_dev_comm *dev)
 {
-    return dev->mask == NULL
-               ? 1u
-               : ist_load_u64(coop, &dev->mask->generation, IST_RELAXED, IST_SCOPE_SYSTEM);
+    return ist_dev_mask_of(dev) == NULL ? 1u
+                                        : ist_load_u64(coop, &ist_dev_mask_of(dev)->generation,
+                                                       IST_RELAXED, IST_SCOPE_SYSTEM);
 }
 
 /** Whether a lost peer is masked instead of failing the communicator. Lane. */
 IST_DEVICE_FN int ist_wire_tolerant(const ist_dev_comm *dev)
 {
-    return dev->mask != NULL && dev->mask->fault_tolerant != 0;
+    return ist_dev_mask_of(dev) != NULL && ist_dev_mask_of(dev)->fault_tolerant != 0;
 }
 
 /** Whether this rank knows that it was given up. Lane. */
 IST_DEVICE_FN int ist_wire_evicted(ist_coop *coop, const ist_dev_comm *dev)
 {
-    return dev->mask != NULL &&
-           ist_load_u64(coop, &dev->mask->evicted, IST_RELAXED, IST_SCOPE_SYSTEM) != 0;
+    return ist_dev_mask_of(dev) != NULL &&
+           ist_load_u64(coop, &ist_dev_mask_of(dev)->evicted, IST_RELAXED, IST_SCOPE_SYSTEM) != 0;
 }
 
 /** Word w of the mask; all ones without a mask. Lane. */
 IST_DEVICE_FN uint64_t ist_wire_active_word(ist_coop *coop, const ist_dev_comm *dev, uint32_t w)
 {
-    return dev->mask == NULL
+    return ist_dev_mask_of(dev) == NULL
                ? UINT64_MAX
-               : ist_load_u64(coop, &dev->mask->words[w], IST_RELAXED, IST_SCOPE_SYSTEM);
+               : ist_load_u64(coop, &ist_dev_mask_of(dev)->words[w], IST_RELAXED, IST_SCOPE_SYSTEM);
 }
 
 /** Word `peer` of an array in this rank's window 0. Lane. */
@@ -154,7 +154,8 @@ IST_DEVICE_FN uint64_t *ist_wire_word(ist_coop *coop, const ist_dev_comm *dev, u
 IST_DEVICE_FN uint64_t *ist_wire_word_at(ist_coop *coop, const ist_dev_comm *dev, uint64_t array,
                                          uint32_t peer)
 {
-    return (uint64_t *)ist_window_peer(coop, dev, 0, array + 8u * (uint64_t)dev->rank, peer);
+    return (uint64_t *)ist_window_peer(coop, dev, 0, array + 8u * (uint64_t)ist_dev_rank(dev),
+                                       peer);
 }
 
 /** One clock value for all lanes. Collective. */
@@ -180,7 +181,7 @@ IST_DEVICE_FN uint64_t ist_wire_enter(ist_coop *coop, const ist_wire *wire)
 IST_DEVICE_FN void ist_wire_active(ist_coop *coop, const ist_dev_comm *dev, uint8_t *active)
 {
     ist_coop_sync(coop);
-    IST_EACH_LANE (coop, peer, dev->rank_count) {
+    IST_EACH_LANE (coop, peer, ist_dev_rank_count(dev)) {
         active[peer] = (uint8_t)ist_mask_active(coop, dev, peer);
     }
     ist_coop_sync(coop);
@@ -189,7 +190,7 @@ IST_DEVICE_FN void ist_wire_active(ist_coop *coop, const ist_dev_comm *dev, uint
 /** The GIN context of traffic that a rank sends. */
 IST_DEVICE_FN uint32_t ist_wire_context(const ist_dev_comm *dev)
 {
-    return dev->rank % dev->context_count;
+    return ist_dev_rank(dev) % dev->context_count;
 }
 
 /** The action that makes this rank's signal at a peer equal `tag`. */
@@ -198,7 +199,7 @@ IST_DEVICE_FN ist_gin_action ist_wire_action(const ist_dev_comm *dev, ist_wire_c
 {
     ist_gin_action action;
     action.kind = IST_GIN_SIGNAL_ADD;
-    action.signal = channel.signal_first + dev->rank;
+    action.signal = channel.signal_first + ist_dev_rank(dev);
     action.value = tag - before;
     return action;
 }
@@ -237,7 +238,7 @@ IST_DEVICE_FN void ist_wire_raise_gin(ist_coop *coop, const ist_dev_comm *dev,
 IST_DEVICE_FN void ist_wire_raise_all(ist_coop *coop, const ist_dev_comm *dev,
                                       ist_wire_channel channel, uint64_t tag, const uint8_t *active)
 {
-    uint32_t first = dev->rank - dev->lsa_rank;
+    uint32_t first = ist_dev_rank(dev) - dev->lsa_rank;
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, dev->lsa_size) {
         if (active[first + i]) {
@@ -245,7 +246,8 @@ IST_DEVICE_FN void ist_wire_raise_all(ist_coop *coop, const ist_dev_comm *dev,
         }
     }
     IST_ROLLED
-    for (uint32_t peer = 0; dev->lsa_size < dev->rank_count && peer < dev->rank_count; ++peer) {
+    for (uint32_t peer = 0;
+         dev->lsa_size < ist_dev_rank_count(dev) && peer < ist_dev_rank_count(dev); ++peer) {
         if (active[peer] && !ist_dev_is_lsa(dev, peer)) {
             ist_wire_raise_gin(coop, dev, channel, tag, peer);
         }
@@ -258,7 +260,7 @@ IST_DEVICE_FN void ist_wire_reset_words(ist_coop *coop, const ist_dev_comm *dev,
                                         uint32_t channels)
 {
     uint64_t *first = ist_wire_word(coop, dev, words, 0);
-    IST_EACH_LANE (coop, i, channels * dev->rank_count) {
+    IST_EACH_LANE (coop, i, channels * ist_dev_rank_count(dev)) {
         ist_store_u64(coop, first + i, 0, IST_RELAXED, IST_SCOPE_SYSTEM);
     }
 }
@@ -270,8 +272,8 @@ IST_DEVICE_FN void ist_wire_reset_signals(ist_coop *coop, const ist_dev_comm *de
     if (dev->context_count == 0) {
         return;
     }
-    IST_EACH_LANE (coop, i, channels * dev->rank_count) {
-        uint32_t peer = i % dev->rank_count;
+    IST_EACH_LANE (coop, i, channels * ist_dev_rank_count(dev)) {
+        uint32_t peer = i % ist_dev_rank_count(dev);
         if (!ist_dev_is_lsa(dev, peer)) {
             ist_gin_signal_reset(coop, dev, peer % dev->context_count, signal_first + i);
         }
@@ -288,13 +290,13 @@ IST_DEVICE_FN void ist_wire_tell(ist_coop *coop, const ist_dev_comm *dev, uint64
     none.value = 0;
     ist_coop_sync(coop);
     IST_ROLLED
-    for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
-        if (!to[peer] || peer == dev->rank) {
+    for (uint32_t peer = 0; peer < ist_dev_rank_count(dev); ++peer) {
+        if (!to[peer] || peer == ist_dev_rank(dev)) {
             continue;
         }
         if (!ist_dev_is_lsa(dev, peer)) {
             ist_gin_put_value(coop, dev, ist_wire_context(dev), peer, 0,
-                              array + 8u * (uint64_t)dev->rank, value, none);
+                              array + 8u * (uint64_t)ist_dev_rank(dev), value, none);
         } else if (ist_coop_elect(coop)) {
             ist_store_u64(coop, ist_wire_word_at(coop, dev, array, peer), value, IST_RELEASE,
                           IST_SCOPE_SYSTEM);
@@ -310,7 +312,7 @@ IST_DEVICE_FN void ist_wire_tell(ist_coop *coop, const ist_dev_comm *dev, uint64
 IST_DEVICE_FN void ist_wire_notify(ist_coop *coop, const ist_wire *wire, const uint8_t *to)
 {
     uint64_t generation = ist_wire_generation(coop, wire->dev);
-    uint64_t value = generation << IST_WIRE_EPOCH_BITS | (wire->dev->rank + 1u);
+    uint64_t value = generation << IST_WIRE_EPOCH_BITS | (ist_dev_rank(wire->dev) + 1u);
     value |= ist_wire_evicted(coop, wire->dev) ? IST_WIRE_LEAVES : 0u;
     ist_wire_tell(coop, wire->service, wire->notices, value, to);
     ist_fence(coop, IST_ACQ_REL, IST_SCOPE_SYSTEM);
@@ -331,7 +333,7 @@ IST_DEVICE_FN void ist_wire_drop(ist_coop *coop, const ist_dev_comm *dev, int32_
     error.expected = expected;
     error.observed = observed;
     error.waited_ns = waited_ns;
-    if (dev->mask != NULL) {
+    if (ist_dev_mask_of(dev) != NULL) {
         ist_mask_drop(coop, dev, &error);
     }
 }
@@ -353,14 +355,14 @@ IST_DEVICE_FN int ist_wire_evicts(ist_coop *coop, const ist_dev_comm *dev, uint6
         return notice >> IST_WIRE_EPOCH_BITS > generation;
     }
     return used || ((notice & IST_WIRE_LEAVES) == 0 &&
-                    (peer < dev->rank || ist_mask_active(coop, dev, peer)));
+                    (peer < ist_dev_rank(dev) || ist_mask_active(coop, dev, peer)));
 }
 
 /** Notes in the mask that this rank was given up. Lane. */
 IST_DEVICE_FN void ist_wire_note_eviction(ist_coop *coop, const ist_dev_comm *dev, uint32_t noticed)
 {
     if (ist_wire_tolerant(dev)) {
-        ist_store_u64(coop, &dev->mask->evicted, noticed, IST_RELEASE, IST_SCOPE_SYSTEM);
+        ist_store_u64(coop, &ist_dev_mask_of(dev)->evicted, noticed, IST_RELEASE, IST_SCOPE_SYSTEM);
     } else { /* the peer's communicator has failed, and so has this one */
         ist_wire_drop(coop, dev, IST_ERR_TIMEOUT, noticed - 1u, IST_DEV_OP_NONE, 0, 0, 0);
     }
@@ -390,8 +392,8 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const u
     uint64_t generation = ist_wire_generation(coop, dev);
     int evicted = ist_wire_evicted(coop, dev);
     IST_ROLLED
-    for (uint32_t first = 0; first < dev->rank_count; first += IST_WIRE_PIECE) {
-        uint32_t left = dev->rank_count - first;
+    for (uint32_t first = 0; first < ist_dev_rank_count(dev); first += IST_WIRE_PIECE) {
+        uint32_t left = ist_dev_rank_count(dev) - first;
         uint32_t count = left < IST_WIRE_PIECE ? left : IST_WIRE_PIECE;
         ist_row_copy(coop, words, ist_wire_word(coop, wire->service, wire->notices, first),
                      count * 8u);
@@ -467,7 +469,7 @@ IST_DEVICE_FN void ist_wire_count_silence(ist_coop *coop, const ist_wire *wire,
         head->lost = 0;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE (coop, peer, wire->dev->rank_count) {
+    IST_EACH_LANE (coop, peer, ist_dev_rank_count(wire->dev)) {
         uint8_t result = results[peer];
         uint32_t before = slice == 1 ? 0 : silent[peer];
         if (result == IST_WAIT_ERROR ||
@@ -500,13 +502,13 @@ IST_DEVICE_FN void ist_wire_give_up(ist_coop *coop, const ist_wire *wire, const 
     ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
     uint8_t *silent = ist_wire_silent(head);
     uint8_t *marks = ist_wire_marks(head, dev);
-    IST_EACH_LANE (coop, peer, dev->rank_count) {
+    IST_EACH_LANE (coop, peer, ist_dev_rank_count(dev)) {
         marks[peer] = silent[peer] >= IST_WIRE_SLICES;
     }
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         IST_ROLLED
-        for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {
+        for (uint32_t peer = 0; peer < ist_dev_rank_count(dev); ++peer) {
             if (marks[peer]) {
                 int32_t why = results[peer] == IST_WAIT_ERROR   ? IST_ERR_REMOTE
                               : ist_wire_left(coop, wire, peer) ? IST_ERR_RANK_LOST

@@ -87,9 +87,9 @@ static const kernel_steps barrier_steps = {
 static const kernel_steps put_steps = {
     .near = {.sync = 4}, .far = {.sync = 4, .load = 4}, .far_hops = 1};
 static const kernel_steps dispatch_steps = {
-    .once = {.sync = 18, .atomic = 2, .load = 14, .hop = 4}, .far = {.sync = 65}, .far_hops = 2};
+    .once = {.sync = 14, .atomic = 2, .load = 10, .hop = 3}, .far = {.sync = 55}, .far_hops = 2};
 static const kernel_steps combine_steps = {
-    .once = {.sync = 15, .atomic = 2, .load = 10, .hop = 3}, .far = {.sync = 38}, .far_hops = 2};
+    .once = {.sync = 11, .atomic = 2, .load = 8, .hop = 3}, .far = {.sync = 48}, .far_hops = 2};
 
 static uint64_t time_of(const cost_profile *links, const step_counts *steps)
 {
@@ -132,7 +132,9 @@ static void set_kernel(const cost_profile *links, const cost_machine *machine,
     const bool runs = op->kind == COST_PUT || op->kind == COST_SIGNAL; /* inside another kernel */
     const uint64_t blocks = op->blocks > 0 ? op->blocks : links->sm_count > 0 ? links->sm_count : 1;
     step_counts once = steps->once;
-    once.hop = machine->domain > 1 ? once.hop : 0;
+    /* Hops to near peers: all that follow each other, one beside those of the network, none. */
+    const uint64_t ranks = op->group_size > 0 ? op->group_size : cost_rank_count(machine);
+    once.hop = ranks <= machine->domain ? once.hop : machine->domain > 1 && once.hop > 0;
     knobs->value[COST_overhead_ps] = (runs ? 0 : links->launch_ps) + time_of(links, &once);
     knobs->value[COST_lsa_step_ps] = links->nvlink_latency_ps + time_of(links, &steps->near);
     knobs->value[COST_net_step_ps] =

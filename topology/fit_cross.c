@@ -198,22 +198,45 @@ ist_status fit_score_split(const fit_table *table, const uint8_t *mask, fit_scor
     return status == IST_OK ? score_series(table, scores, series) : status;
 }
 
-/* How many different sizes of its series are smaller, modulo 2; in the order of sizes, not lines. */
-static uint8_t half_of(const fit_table *table, uint32_t index)
+typedef struct placed {
+    double size;
+    uint32_t series, index;
+} placed;
+
+static int by_place(const void *a, const void *b)
 {
-    const fit_point *point = &table->point[index];
-    uint8_t half = 0;
-    for (uint32_t i = 0; i < table->count; ++i) {
-        const fit_point *other = &table->point[i];
-        bool counts =
-            other->series == point->series && other->skipped == NULL && other->size < point->size;
-        for (uint32_t j = 0; j < i && counts; ++j) {
-            counts = table->point[j].series != point->series || table->point[j].skipped != NULL ||
-                     table->point[j].size < other->size || table->point[j].size > other->size;
-        }
-        half ^= counts;
+    const placed *x = a;
+    const placed *y = b;
+    if (x->series != y->series) {
+        return x->series < y->series ? -1 : 1;
     }
-    return half;
+    if (x->size < y->size || x->size > y->size) {
+        return x->size < y->size ? -1 : 1;
+    }
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* Every other size of each series, in the order of sizes, not lines. */
+static ist_status halves_find(const fit_table *table, uint8_t *halves)
+{
+    placed *order = ist_alloc(table->count + 1u, sizeof *order);
+    uint32_t count = 0;
+    if (order == NULL) {
+        return no_memory("halves", table->count);
+    }
+    for (uint32_t i = 0; i < table->count; ++i) {
+        if (table->point[i].skipped == NULL) {
+            order[count++] = (placed){table->point[i].size, table->point[i].series, i};
+        }
+    }
+    qsort(order, count, sizeof *order, by_place);
+    for (uint32_t i = 1; i < count; ++i) {
+        const bool same = order[i].series == order[i - 1].series;
+        const bool other = same && order[i].size > order[i - 1].size;
+        halves[order[i].index] = same ? halves[order[i - 1].index] ^ other : 0;
+    }
+    ist_free(order);
+    return IST_OK;
 }
 
 static ist_status score_half(const fit_table *table, const uint8_t *halves, uint8_t tested,
@@ -235,8 +258,8 @@ ist_status fit_score_halves(const fit_table *table, fit_score *scores, fit_serie
     uint8_t *halves = ist_alloc(2 * ((size_t)table->count + 1), 1);
     fit_score *part = ist_alloc(table->count + 1u, sizeof *part);
     ist_status status = halves == NULL || part == NULL ? no_memory("halves", table->count) : IST_OK;
-    for (uint32_t i = 0; status == IST_OK && i < table->count; ++i) {
-        halves[i] = half_of(table, i);
+    if (status == IST_OK) {
+        status = halves_find(table, halves);
     }
     for (uint8_t tested = 0; tested < 2 && status == IST_OK; ++tested) {
         status = score_half(table, halves, tested, halves + table->count + 1, part, series, scores);

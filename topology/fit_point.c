@@ -413,6 +413,67 @@ static ist_status read_point(fit_reader *from, fit_point *point)
     return point->skipped == NULL ? set_value(point, from) : IST_OK;
 }
 
+/* FNV-1a; so that names are compared only where they are likely to be equal. */
+static uint64_t digest(const char *name)
+{
+    uint64_t value = UINT64_C(0xcbf29ce484222325);
+    for (; *name != '\0'; ++name) {
+        value = (value ^ (uint8_t)*name) * UINT64_C(0x100000001b3);
+    }
+    return value;
+}
+
+typedef void (*name_fn)(const fit_point *point, char *text, size_t bytes);
+
+static bool same_name(const fit_point *a, const fit_point *b, name_fn name)
+{
+    char first[FIT_ID_BYTES];
+    char second[FIT_ID_BYTES];
+    name(a, first, sizeof first);
+    name(b, second, sizeof second);
+    return strcmp(first, second) == 0;
+}
+
+static bool same_kin(const fit_point *a, const fit_point *b)
+{
+    const size_t source = strcspn(a->id, "/");
+    return a->op.kind == b->op.kind && a->op.algorithm == b->op.algorithm &&
+           strncmp(b->id, a->id, source + 1) == 0;
+}
+
+/* Numbers a point by the series before it; true: it is of a series of its own. */
+static bool number_point(fit_table *table, fit_point *point)
+{
+    char name[FIT_ID_BYTES];
+    bool family = false;
+    bool kin = false;
+    fit_series_name(point, name, sizeof name);
+    point->series_digest = digest(name);
+    fit_family_name(point, name, sizeof name);
+    point->family_digest = digest(name);
+    for (uint32_t s = 0; s < table->series_count; ++s) {
+        const fit_point *other = &table->point[table->series_first[s]];
+        if (other->series_digest == point->series_digest &&
+            same_name(other, point, fit_series_name)) {
+            point->series = s;
+        }
+        if (!family && other->family_digest == point->family_digest &&
+            same_name(other, point, fit_family_name)) {
+            point->family = other->family;
+            family = true;
+        }
+        if (same_kin(point, other)) {
+            point->kin = other->kin;
+            kin = true;
+            point->branch = other->hardware == point->hardware ? other->branch : point->branch;
+        }
+    }
+    table->family_count += !family;
+    table->kin_count += !kin;
+    table->branch_count += point->branch == table->branch_count;
+    return point->series == table->series_count;
+}
+
 /* Equal names get equal numbers, by first appearance. */
 void fit_table_number(fit_table *table)
 {
@@ -422,35 +483,14 @@ void fit_table_number(fit_table *table)
     table->branch_count = 0;
     for (uint32_t i = 0; i < table->count; ++i) {
         fit_point *point = &table->point[i];
-        char series[FIT_ID_BYTES];
-        char family[FIT_ID_BYTES];
-        fit_series_name(point, series, sizeof series);
-        fit_family_name(point, family, sizeof family);
-        const size_t source = strcspn(point->id, "/");
         point->series = table->series_count;
         point->family = table->family_count;
         point->kin = table->kin_count;
         point->branch = table->branch_count;
-        for (uint32_t s = 0; s < table->series_count; ++s) {
-            const fit_point *other = &table->point[table->series_first[s]];
-            char name[FIT_ID_BYTES];
-            fit_series_name(other, name, sizeof name);
-            point->series = strcmp(name, series) == 0 ? s : point->series;
-            fit_family_name(other, name, sizeof name);
-            point->family = strcmp(name, family) == 0 ? other->family : point->family;
-            if (strncmp(other->id, point->id, source + 1) == 0 &&
-                other->op.kind == point->op.kind && other->op.algorithm == point->op.algorithm) {
-                point->kin = other->kin;
-                point->branch = other->hardware == point->hardware ? other->branch : point->branch;
-            }
-        }
-        if (point->series == table->series_count) {
+        if (number_point(table, point)) {
             table->series_first[table->series_count++] = i;
         }
         ++table->series_points[point->series];
-        table->family_count += point->family == table->family_count;
-        table->kin_count += point->kin == table->kin_count;
-        table->branch_count += point->branch == table->branch_count;
     }
 }
 

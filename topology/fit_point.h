@@ -11,16 +11,17 @@
 #include "cost_model.h"
 
 #define FIT_ID_BYTES 128u
-#define FIT_POINTS_MAX 200000u
+#define FIT_POINTS_MAX 50000u
 
 typedef struct fit_point {
     char id[FIT_ID_BYTES];
-    const char *skipped;  /* NULL, or why it cannot be used; static text */
-    uint32_t series;      /* numbers: equal for equal id without its last part */
-    uint32_t family;      /* equal for series that differ in the size of the world only */
-    uint32_t kin;         /* equal for families of one source and kind of operation */
-    uint32_t branch;      /* of a kin: equal for equal hardware */
-    const char *hardware; /* static text; equal pointers for equal hardware */
+    const char *skipped; /* NULL, or why it cannot be used; static text */
+    uint32_t series;     /* numbers: equal for equal id without its last part */
+    uint32_t family;     /* equal for series that differ in the size of the world only */
+    uint32_t kin;        /* equal for families of one source and kind of operation */
+    uint32_t branch;     /* of a kin: equal for equal hardware */
+    uint64_t series_digest, family_digest; /* of their names */
+    const char *hardware;                  /* static text; equal pointers for equal hardware */
     cost_machine machine;
     cost_op op;
     bool best_of_two; /* the library chooses between ring and tree */

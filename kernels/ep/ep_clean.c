@@ -50,7 +50,7 @@ IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args
     want.reserved = 0;
     ist_wire_active(coop, dev, marks);
     ist_wire_raise_all(coop, dev, want.channel, want.tag, marks);
-    return ist_wire_wait(coop, &wire, &want, ist_ep_results(coop, dev->rank_count));
+    return ist_wire_wait(coop, &wire, &want, ist_ep_results(coop, ist_dev_rank_count(dev)));
 }
 
 /** Phase 2. Collective. */
@@ -78,7 +78,7 @@ IST_DEVICE_FN void ist_ep_restart(ist_coop *coop, const ist_ep_clean_args *args)
 /** Errors that the network reported before are no reason to give a peer up again. Lane-parallel. */
 IST_DEVICE_FN void ist_ep_forgive(ist_coop *coop, const ist_dev_comm *dev)
 {
-    IST_EACH_LANE (coop, peer, dev->rank_count) {
+    IST_EACH_LANE (coop, peer, ist_dev_rank_count(dev)) {
         if (!ist_dev_is_lsa(dev, peer)) {
             ist_gin_peer_clear(coop, dev, peer);
         }

@@ -124,15 +124,16 @@ IST_DEVICE_FN void ist_ep_pack(ist_coop *coop, const ist_ep_op_view *op, const i
     const ist_ep_op_args *args = op->args;
     const ist_dev_comm *dev = op->dev;
     int by_expert = args->layout == IST_EP_EXPERT_MAJOR;
-    uint32_t local = by_expert ? ist_ep_expert_local_count(args->geometry.expert_count,
-                                                           dev->rank_count, dev->rank)
-                               : 1u;
+    uint32_t local = by_expert
+                         ? ist_ep_expert_local_count(args->geometry.expert_count,
+                                                     ist_dev_rank_count(dev), ist_dev_rank(dev))
+                         : 1u;
     uint32_t runs = dev->lsa_size * local;
     uint32_t parts = runs < op->blocks && runs != 0 ? op->blocks / runs : 1u;
     IST_ROLLED
     for (uint32_t i = op->block; i < runs * parts; i += op->blocks) {
-        uint32_t home = dev->rank - dev->lsa_rank + i / parts / local;
-        if (home == dev->rank || !ist_ep_is_in(plan->received_from, home)) {
+        uint32_t home = ist_dev_rank(dev) - dev->lsa_rank + i / parts / local;
+        if (home == ist_dev_rank(dev) || !ist_ep_is_in(plan->received_from, home)) {
             continue;
         }
         ist_ep_run run = by_expert ? ist_ep_run_by_expert(args, home, i / parts % local)
@@ -297,7 +298,7 @@ IST_DEVICE_FN void ist_ep_combine_stage(ist_coop *coop, const ist_ep_op_view *op
         return;
     }
     IST_ROLLED
-    for (uint32_t first = op->block; first < dev->rank_count; first += count * op->blocks) {
+    for (uint32_t first = op->block; first < ist_dev_rank_count(dev); first += count * op->blocks) {
         count = ist_ep_served(op, first);
         ist_coop_sync(coop);
         IST_EACH_LANE (coop, i, count) {

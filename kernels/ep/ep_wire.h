@@ -93,9 +93,14 @@ IST_DEVICE_FN uint32_t ist_ep_over_topk(const ist_ep_op_args *args, uint32_t n)
 IST_DEVICE_FN int ist_ep_handle_valid(const ist_ep_op_args *args)
 {
     const ist_ep_handle_head *head = ist_ep_handle_of(args);
-    return head->magic == IST_EP_HANDLE_MAGIC && head->version == IST_EP_HANDLE_VERSION &&
-           head->layout == args->layout && head->topk == args->topk &&
-           head->token_count == args->token_count && head->checksum == ist_ep_handle_checksum(head);
+    /* All fields are loaded at once: no comparison decides whether the next one is made. */
+    uint64_t wrong = head->magic ^ IST_EP_HANDLE_MAGIC;
+    wrong |= head->version ^ IST_EP_HANDLE_VERSION;
+    wrong |= head->layout ^ args->layout;
+    wrong |= head->topk ^ args->topk;
+    wrong |= head->token_count ^ args->token_count;
+    wrong |= head->checksum ^ ist_ep_handle_checksum(head);
+    return wrong == 0;
 }
 
 /** What both sides of an operation must have equal, in one word. */
@@ -226,7 +231,7 @@ IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_
     op->args = args;
     op->valid = (uint32_t)ist_ep_handle_valid(args);
     op->dev = args->dev;
-    op->rank = args->dev->rank;
+    op->rank = ist_dev_rank(args->dev);
     op->ranks = args->geometry.rank_count;
     op->network = (uint32_t)ist_dev_has_network(args->dev);
     op->block = ist_coop_block(coop);
@@ -237,9 +242,13 @@ IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_
     op->stages = ist_ep_stages(op);
     op->active = ist_wire_active_word(coop, op->dev, 0);
     op->generation = ist_wire_generation(coop, op->dev);
-    ist_row_copy(coop, before, op->state, sizeof(*before));
+    uint64_t evicted = 0;
     if (ist_coop_elect(coop)) { /* kernels of other streams may note it now: one answer */
-        *out = (uint64_t)ist_wire_evicted(coop, op->dev);
+        evicted = (uint64_t)ist_wire_evicted(coop, op->dev);
+    }
+    ist_row_copy(coop, before, op->state, sizeof(*before));
+    if (ist_coop_elect(coop)) {
+        *out = evicted;
     }
     ist_coop_sync(coop);
     op->out = *out != 0;

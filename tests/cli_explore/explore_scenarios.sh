@@ -32,6 +32,24 @@ assert answer["distinct_wait_shapes"] > 100
 print(answer["schedules"], "schedules,", answer["device_ops"], "device operations")
 PYTHON
 
+# What was found once: rows crossed a dead link, behind which the notice waited that its reader is out.
+# case SCENARIO NUMBERS SEED FAULTS: nothing is found any more.
+case_is_clean() {
+    printf '{"isthmus_case":1,"scenario":"%s","params":%s,"seed":"%s","scheduler":"replay","depth":0,"steps":0,"choices":[],
+"finding":"none","status":"IST_OK","digest":"0","device_ops":0,"faults":{"faults":%s}}' "$@" >"$scratch/case.json"
+    "$isthmus" explore --replay "$scratch/case.json" --out "$scratch" >"$scratch/case" || true
+    grep -q "^$1, none, " "$scratch/case" || {
+        cat "$scratch/case"
+        exit 1
+    }
+}
+case_is_clean ep-em-lsa '{"ranks":[3,2],"tokens":[1,1],"hidden":[4,4],"experts":[3,1],"topk":[1,1],"steps":[1,1]}' \
+    0000000000000937 '[{"kind":"stall","rank":2,"at_op":34,"duration_ns":2682727},
+{"kind":"link_down","rank":0,"at_ns":17221,"duration_ns":4000000}]'
+case_is_clean ep-staged-lsa '{"ranks":[4,2],"tokens":[1,1],"hidden":[4,4],"experts":[1,1],"topk":[1,1],"steps":[2,1]}' \
+    0000000000000b36 '[{"kind":"stall","rank":1,"at_op":215,"duration_ns":3097584},
+{"kind":"link_down","rank":3,"at_ns":99282,"duration_ns":4000000}]'
+
 # Small programs, all their schedules.
 "$isthmus" explore 'mask-barrier-*' --ranks 2 --rounds 1 --scheduler exhaustive --schedules 100000 >"$scratch/all"
 [[ $(grep -c 'all there are' "$scratch/all") == 3 ]] || {

@@ -603,6 +603,27 @@ IST_API void *ist_window_local(ist_coop *coop, const ist_dev_comm *dev, uint32_t
 IST_API void *ist_window_peer(ist_coop *coop, const ist_dev_comm *dev, uint32_t window,
                               uint64_t offset, uint32_t peer);
 
+/* What does not change while a kernel runs. On GPUs these are read once, whatever is acquired in between;
+   a plain load of the field is made again after every acquire. */
+
+/** This rank's number in the communicator. Lane. */
+IST_DEVICE_FN uint32_t ist_dev_rank(const ist_dev_comm *dev)
+{
+    return dev->rank;
+}
+
+/** Ranks of the communicator. Lane. */
+IST_DEVICE_FN uint32_t ist_dev_rank_count(const ist_dev_comm *dev)
+{
+    return dev->rank_count;
+}
+
+/** Where the communicator's mask lies, NULL: it has none. Lane. */
+IST_DEVICE_FN ist_dev_mask *ist_dev_mask_of(const ist_dev_comm *dev)
+{
+    return dev->mask;
+}
+
 /**
  * Whether a rank of the communicator is in the load/store team of this rank. Lane.
  * @return 1 or 0

@@ -229,6 +229,21 @@ IST_DEVICE_FN void ist_point(ist_coop *coop, const char *name)
 }
 
 /* A dev comm does not change while a kernel runs: the read-only path stays warm over acquires. */
+IST_DEVICE_FN uint32_t ist_dev_rank(const ist_dev_comm *dev)
+{
+    return __ldg(&dev->rank);
+}
+
+IST_DEVICE_FN uint32_t ist_dev_rank_count(const ist_dev_comm *dev)
+{
+    return __ldg(&dev->rank_count);
+}
+
+IST_DEVICE_FN ist_dev_mask *ist_dev_mask_of(const ist_dev_comm *dev)
+{
+    return (ist_dev_mask *)__ldg((const unsigned long long *)&dev->mask);
+}
+
 IST_DEVICE_FN int ist_dev_is_lsa(const ist_dev_comm *dev, uint32_t peer)
 {
     return peer - (__ldg(&dev->rank) - __ldg(&dev->lsa_rank)) < __ldg(&dev->lsa_size);

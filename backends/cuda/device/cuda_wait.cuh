@@ -63,10 +63,10 @@ IST_DEVICE_FN uint32_t ist_wait_peers(ist_coop *coop, const ist_dev_comm *dev,
 {
     uint32_t lost = 0;
     ist_cuda_bulk_drain(coop);
-    for (uint32_t first = 0; first < dev->rank_count; first += coop->thread_count) {
+    for (uint32_t first = 0; first < ist_dev_rank_count(dev); first += coop->thread_count) {
         uint32_t peer = first + coop->thread;
         ist_wait_result result = IST_WAIT_DONE;
-        if (peer < dev->rank_count) {
+        if (peer < ist_dev_rank_count(dev)) {
             result = ist_cuda_wait_peer(coop, dev, wait, peer);
             results[peer] = (uint8_t)result;
         }

@@ -56,24 +56,39 @@ static void sim_row_local(ist_coop *coop, uint64_t bytes)
     sim_device_step_local(coop, bytes * coop->actor.world->local_ps_per_kib / 1024);
 }
 
+/* Exploring: rows take no time, and are no step of their own. */
+static void sim_row_explored(ist_coop *coop, uint64_t bytes)
+{
+    sim_device_spend(coop, bytes * coop->actor.world->local_ps_per_kib / 512);
+}
+
 /* Charges the way from `src` to `dst`; memory outside the arena is block-private. */
 static void sim_row_charge(ist_coop *coop, const void *dst, const void *src, uint64_t bytes)
 {
     sim_rank *self = coop->actor.rank;
-    if (self->world->explore != NULL) { /* rows take no time, and are no step of their own */
-        sim_device_spend(coop, bytes * self->world->local_ps_per_kib / 512);
+    const bool explored = self->world->explore != NULL;
+    if (explored && self->world->link_states == NULL) {
+        sim_row_explored(coop, bytes);
         return;
     }
     sim_rank *from = sim_memory_owner(self->world, src);
     sim_rank *to = sim_memory_owner(self->world, dst);
     from = from == NULL ? self : from;
     to = to == NULL ? self : to;
+    if (explored &&
+        (from == to || sim_link_pair_up(self->world, from->index, to->index, SIM_ROUTE_LSA))) {
+        sim_row_explored(coop, bytes);
+        return;
+    }
     if (from == to) {
         sim_row_local(coop, 2 * bytes);
         return;
     }
     sim_device_step_ordered(coop, self->world->cluster.load_ps);
     sim_row_travel(coop, from, to, bytes);
+    if (explored) { /* in front of a dead link: not before words that wait there */
+        sim_coop_drain(coop);
+    }
 }
 
 static bool sim_row_check(ist_coop *coop, const void *address, const char *call)
