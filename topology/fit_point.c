@@ -499,7 +499,7 @@ ist_status fit_table_read(const char *text, size_t bytes, fit_table *table)
     fit_table made = {0};
     uint32_t lines = 1;
     for (size_t i = 0; i < bytes; ++i) {
-        lines += text[i] == '\n' && lines < FIT_POINTS_MAX;
+        lines += (text[i] == '\n' || text[i] == '\r') && lines < FIT_POINTS_MAX;
     }
     fit_reader *from = ist_alloc(1, sizeof *from);
     made.point = ist_alloc(lines, sizeof *made.point);
@@ -513,7 +513,12 @@ ist_status fit_table_read(const char *text, size_t bytes, fit_table *table)
         *from = (fit_reader){.at = text, .end = text + bytes, .line = 1};
         status = fit_header_read(from);
     }
-    while (status == IST_OK && made.count < lines && fit_line_read(from)) {
+    while (status == IST_OK && fit_line_read(from)) {
+        if (made.count == lines) {
+            status =
+                fit_line_refuse(from, "more lines than can be fitted; this one", from->cell[0]);
+            break;
+        }
         status = fit_header_is_bench(from) ? fit_bench_line(from, &made.point[made.count])
                                            : read_point(from, &made.point[made.count]);
         made.count += status == IST_OK;

@@ -11,7 +11,7 @@
 #include "cost_model.h"
 
 #define FIT_ID_BYTES 128u
-#define FIT_POINTS_MAX 50000u
+#define FIT_POINTS_MAX 20000u
 
 typedef struct fit_point {
     char id[FIT_ID_BYTES];

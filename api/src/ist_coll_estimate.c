@@ -27,8 +27,7 @@ static ist_status translate(const ist_comm *comm, const ist_op_desc *op, ist_bac
     case IST_OP_BROADCAST: call->kind = IST_COLL_BROADCAST; break;
     case IST_OP_ALL_GATHER:
     case IST_OP_REDUCE_SCATTER:
-        call->kind =
-            op->kind == IST_OP_ALL_GATHER ? IST_COLL_ALL_GATHER : IST_COLL_REDUCE_SCATTER;
+        call->kind = op->kind == IST_OP_ALL_GATHER ? IST_COLL_ALL_GATHER : IST_COLL_REDUCE_SCATTER;
         share = op->bytes / comm->rank_count;
         break;
     case IST_OP_ALL_TO_ALL:
@@ -57,8 +56,8 @@ ist_status ist_op_reference(ist_comm *comm, const ist_op_desc *op, uint64_t *tim
     ist_world *world = comm->object.world;
     IST_RETURN_IF_ERROR(ist_check_pointer(world, op, "op", OPERATION));
     IST_RETURN_IF_ERROR(ist_check_pointer(world, time_ps, "time_ps", OPERATION));
-    IST_RETURN_IF_ERROR(ist_desc_read(world, op, sizeof(ist_op_desc), &checked, sizeof(checked),
-                                      "op", OPERATION));
+    IST_RETURN_IF_ERROR(
+        ist_desc_read(world, op, sizeof(ist_op_desc), &checked, sizeof(checked), "op", OPERATION));
     IST_RETURN_IF_ERROR(translate(comm, &checked, &call));
     if (!world->has_coll || world->ops.coll_info(world->self, &info) < 0) {
         return ist_fail(world, IST_ERR_UNSUPPORTED, "comm", OPERATION,

@@ -153,17 +153,16 @@ static bool calls_have_left(cuda_coll *coll, uint64_t wait_ns)
  */
 static void end_nccl(cuda_coll *coll)
 {
-    ncclComm_t nccl = coll->nccl;
-    coll->nccl = NULL;
     if (!calls_have_left(coll, LEAVE_NS / 50) && cuda_coll_nc.ncclCommRevoke != NULL) {
-        (void)cuda_coll_nc.ncclCommRevoke(nccl, 0);
+        (void)cuda_coll_nc.ncclCommRevoke(coll->nccl, 0);
     }
     if (calls_have_left(coll, LEAVE_NS)) {
-        (void)cuda_coll_nc.ncclCommAbort(nccl);
+        (void)cuda_coll_nc.ncclCommAbort(coll->nccl);
     } else {
         ist_log(IST_LOG_WARN, "rank %u: a call of NCCL does not end: its communicator is lost",
                 coll->comm->owner->index);
     }
+    coll->nccl = NULL;
 }
 
 static void fail(cuda_coll *coll, ist_status status, uint64_t waited_ns, const char *text)
@@ -226,9 +225,8 @@ static bool call_hangs(cuda_coll *coll, uint64_t issued, uint64_t limit_ns)
 
 static void look(cuda_coll *coll)
 {
-    const uint64_t limit_ns = cuda_after_ns(0, coll->deadline_ns) > UINT64_MAX / PATIENCE
-                                  ? UINT64_MAX
-                                  : coll->deadline_ns * PATIENCE;
+    const uint64_t limit_ns =
+        coll->deadline_ns > UINT64_MAX / PATIENCE ? UINT64_MAX : coll->deadline_ns * PATIENCE;
     const uint64_t issued = atomic_load(&coll->issued);
     ncclResult_t state = ncclSuccess;
     if (atomic_load(&coll->abort_wanted) != 0) {
@@ -497,7 +495,7 @@ static ist_status refuse(const cuda_coll *coll)
 static inline bool enter_call(cuda_coll *coll)
 {
     atomic_store(&coll->busy, 1);
-    if (__builtin_expect(atomic_load_explicit(&coll->failed, memory_order_acquire) == IST_OK, 1)) {
+    if (__builtin_expect(atomic_load(&coll->failed) == IST_OK, 1)) {
         return true;
     }
     atomic_store(&coll->busy, 0);

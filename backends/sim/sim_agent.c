@@ -194,6 +194,8 @@ uint32_t sim_agent_new(sim_explore *explore, sim_agent_kind kind, sim_rank *rank
                                                : "network";
     agent->phase = "";
     agent->label = 0;
+    agent->poll.object = 0;
+    agent->poll.times = 0;
     agent->rows = false;
     agent->row_clock = 1;
     memset(agent->released, 0, sizeof(agent->released));

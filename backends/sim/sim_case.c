@@ -38,6 +38,20 @@ void ist_case_close(ist_case *which)
     }
 }
 
+/* What a caller asks for beside the case. */
+static void sim_case_given(const ist_sim_desc *sim, ist_explore_desc *explore)
+{
+    bool given = sim != NULL &&
+                 sim->size >= offsetof(ist_sim_desc, explore) + sizeof(sim->explore) &&
+                 sim->explore != NULL;
+    memset(explore, 0, sizeof(*explore));
+    if (given) {
+        uint32_t bytes = sim->explore->size;
+        memcpy(explore, sim->explore, bytes < sizeof(*explore) ? bytes : sizeof(*explore));
+    }
+    explore->size = sizeof(*explore);
+}
+
 ist_status ist_case_world(const ist_case *which, const ist_world_desc *desc, ist_rank_fn rank_main,
                           void *arg, ist_explore_report *report)
 {
@@ -49,12 +63,15 @@ ist_status ist_case_world(const ist_case *which, const ist_world_desc *desc, ist
     if (desc != NULL) {
         memcpy(&world, desc, desc->size < sizeof(world) ? desc->size : sizeof(world));
     }
-    ist_explore_desc explore = {.size = sizeof(explore),
-                                .scheduler = which->scheduler,
-                                .depth = which->depth,
-                                .steps = which->steps,
-                                .choices = which->choices,
-                                .choice_count = which->choice_count};
+    ist_explore_desc explore;
+    sim_case_given(world.sim, &explore);
+    explore.scheduler = which->scheduler;
+    explore.depth = which->depth;
+    explore.steps = which->steps;
+    explore.choices = which->choices;
+    explore.choice_count = which->choice_count;
+    explore.detectors_off |= which->detectors_off;
+    explore.options |= which->options;
     world.size = sizeof(world);
     world.seed = which->seed;
     world.faults = which->faults;
@@ -124,6 +141,12 @@ static ist_status sim_case_json(const ist_case *which, json_t **root)
                   sim_case_hex(which->digest), "device_ops", (json_int_t)which->device_op_count);
     if (*root != NULL && faults != NULL) {
         (void)json_object_set_new(*root, "faults", faults);
+    }
+    if (*root != NULL && which->detectors_off != 0) {
+        (void)json_object_set_new(*root, "detectors_off", json_integer(which->detectors_off));
+    }
+    if (*root != NULL && which->options != 0) {
+        (void)json_object_set_new(*root, "options", json_integer(which->options));
     }
     return *root != NULL ? IST_OK : ist_raise(IST_ERR_MEMORY, NULL, "no memory to write a case");
 }
@@ -304,6 +327,8 @@ static ist_status sim_case_read(json_t *root, ist_case *which)
     which->scheduler = (ist_scheduler)scheduler;
     which->depth = (uint32_t)json_integer_value(json_object_get(root, "depth"));
     which->steps = (uint32_t)json_integer_value(json_object_get(root, "steps"));
+    which->detectors_off = (uint32_t)json_integer_value(json_object_get(root, "detectors_off"));
+    which->options = (uint32_t)json_integer_value(json_object_get(root, "options"));
     if (!sim_case_unhex(root, "seed", &which->seed)) {
         return sim_case_wrong("seed");
     }

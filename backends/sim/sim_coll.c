@@ -558,9 +558,11 @@ static void arrive_pair(sim_coll_member *member, sim_coll_call *call)
     }
     lonely_remove(coll, other);
     sim_coll_run *run = run_new(coll, SIM_PAIR, 2, &call->call);
-    if (run == NULL) {
-        no_memory(member, &call->call);
-        no_memory(other->batch->member, &call->call);
+    if (run == NULL) { /* a member that fails frees its calls */
+        const ist_backend_coll shape = call->call;
+        sim_coll_member *there = other->batch->member;
+        no_memory(member, &shape);
+        no_memory(there, &shape);
         return;
     }
     const bool sends = call->call.kind == IST_COLL_SEND;

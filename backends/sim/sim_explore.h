@@ -57,6 +57,18 @@ typedef enum sim_agent_kind {
     SIM_AGENT_NETWORK /* half of a put: reading its source, or writing its target */
 } sim_agent_kind;
 
+/* What an agent has looked at in vain, or without waiting. */
+typedef struct sim_poll {
+    uint64_t object; /* what tells it from others; 0: nothing yet */
+    const char *what;
+    uint64_t expected, seen;
+    uint64_t since_ps;
+    uint32_t times; /* in a row */
+    uint32_t index, context;
+    int32_t whom;
+    bool numbered, expects;
+} sim_poll;
+
 typedef struct sim_agent {
     uint32_t *clock;       /* [clock_room] */
     uint32_t *acquired[2]; /* what relaxed loads have read, for an acquire fence; by scope */
@@ -75,6 +87,7 @@ typedef struct sim_agent {
     const char *kernel;
     const char *phase;
     uint32_t label; /* of both; 0: they are new */
+    sim_poll poll;
 } sim_agent;
 
 /* A clock as it was at a release. */
@@ -449,6 +462,18 @@ void sim_finding_words(sim_explore *explore, ist_finding_kind kind, sim_rank *ra
 void sim_finding_wait(sim_explore *explore, ist_finding_kind kind, const ist_finding *wait,
                       const char *graph);
 /* sim_waits.c: who waits for what, when all is quiet. */
+#define SIM_GRAPH_BYTES 1100u
+typedef struct sim_graph_text {
+    char text[SIM_GRAPH_BYTES];
+    size_t used;
+} sim_graph_text;
+void sim_graph_add(sim_graph_text *graph, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A wait has ended in vain. */
+void sim_wait_in_vain(sim_explore *explore, const sim_wait *wait);
+/* sim_polls.c: who looks at what again and again. */
+void sim_poll_note(sim_explore *explore, uint32_t agent, const sim_poll *look);
+void sim_polls_describe(sim_explore *explore, sim_graph_text *graph, ist_finding *finding);
 void sim_finding_deadlock(sim_explore *explore, ist_finding_kind kind);
 bool sim_waits_stuck(sim_explore *explore);
 void sim_waits_shape(sim_explore *explore);

@@ -148,6 +148,21 @@ void sim_held_puts_release(sim_world *world)
     }
 }
 
+/* Memory was freed under a put. As with races: once a rank was given up, that is for the oracle. */
+static void sim_put_lost_place(const sim_put *put, bool to_there)
+{
+    sim_rank *from = put->src->member->rank;
+    sim_explore *explore = from->world->explore;
+    if (explore == NULL || explore->gave_up || !sim_detects(explore, IST_FINDING_OUTSIDE)) {
+        return;
+    }
+    sim_finding_words(explore, IST_FINDING_OUTSIDE, from, IST_ERR_DEVICE,
+                      "a put of %llu bytes from rank %u to rank %u, context %u: its %s was freed "
+                      "while it was on its way",
+                      (unsigned long long)put->bytes, from->index, put->dst->member->rank->index,
+                      put->context, to_there ? "source" : "target");
+}
+
 /* The data reaches the target's memory. A rank that is gone takes nothing. */
 static void sim_put_land(sim_put *put)
 {
@@ -162,6 +177,7 @@ static void sim_put_land(sim_put *put)
     bool from_there = put->bytes == 0 || put->copy != NULL || put->from == &put->value ||
                       sim_memory_find(put->src->member->rank, put->from, put->bytes) != NULL;
     if (!to_there || !from_there) {
+        sim_put_lost_place(put, to_there);
         ist_log(IST_LOG_WARN,
                 "a put of %llu bytes from rank %u to rank %u ends nowhere: its %s "
                 "was freed while it was on its way",

@@ -48,6 +48,8 @@ static void sim_block_agent(sim_launch *launch, ist_coop *coop)
     agent->kernel = launch->kernel->name;
     agent->phase = "";
     agent->label = 0;
+    agent->poll.object = 0;
+    agent->poll.times = 0;
     sim_agent_order(explore, sim_agent_stream(explore, launch->stream), number);
 }
 

@@ -358,9 +358,12 @@ static inline bool sim_cell_quick(const sim_agent *agent, sim_cell *cell, sim_ep
     sim_cell was = *cell;
     bool shared = sim_reads_shared(was.read);
     sim_epoch reader = shared ? 0 : was.read;
-    bool written = sim_agent_knows(agent, was.write) | sim_agent_own(agent, was.write);
-    bool read = sim_agent_knows(agent, reader) | sim_agent_own(agent, reader);
-    if (!(written & read & !shared & (write | (was.write != 0)))) {
+    uint32_t written =
+        (uint32_t)sim_agent_knows(agent, was.write) | (uint32_t)sim_agent_own(agent, was.write);
+    uint32_t read =
+        (uint32_t)sim_agent_knows(agent, reader) | (uint32_t)sim_agent_own(agent, reader);
+    uint32_t there = (uint32_t)write | (uint32_t)(was.write != 0);
+    if ((written & read & there & (uint32_t)!shared) == 0) {
         return false;
     }
     sim_epoch all = 0u - (sim_epoch)write;

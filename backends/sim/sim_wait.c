@@ -234,6 +234,9 @@ bool sim_wait_block(sim_wait *wait, uint64_t deadline_ns)
     bool done = sim_actor_block(&coop->actor, sim_ps_from_ns(deadline_ns));
     sim_wait_remove(rank, wait);
     coop->wait = NULL;
+    if (!done && rank->world->explore != NULL) {
+        sim_wait_in_vain(rank->world->explore, wait);
+    }
     sim_event_log(rank->world, IST_SIM_WAIT_END, rank, -1, done ? IST_WAIT_DONE : IST_WAIT_TIMEOUT,
                   rank->world->now_ps - wait->began_ps);
     return done;

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SIM_GRAPH_BYTES 1100u
-
 static const char *const sim_wait_names[] = {
     [SIM_WAIT_PEERS] = "words or signals of peers",
     [SIM_WAIT_WORD] = "a word",
@@ -20,15 +18,7 @@ static const char *const sim_wait_names[] = {
     [SIM_WAIT_ROWS] = "rows",
 };
 
-typedef struct sim_graph_text {
-    char text[SIM_GRAPH_BYTES];
-    size_t used;
-} sim_graph_text;
-
-static void sim_graph_add(sim_graph_text *graph, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void sim_graph_add(sim_graph_text *graph, const char *format, ...)
+void sim_graph_add(sim_graph_text *graph, const char *format, ...)
 {
     if (graph->used + 1u >= sizeof(graph->text)) {
         return;
@@ -86,6 +76,28 @@ static int32_t sim_wait_whom(const sim_wait *wait, uint32_t index)
 static bool sim_wait_open(const sim_wait *wait, uint32_t index)
 {
     return wait->results == NULL || wait->results[index] == SIM_RESULT_PENDING;
+}
+
+void sim_wait_in_vain(sim_explore *explore, const sim_wait *wait)
+{
+    uint32_t open = 0;
+    while (open + 1u < sim_wait_entries(wait) && !sim_wait_open(wait, open)) {
+        ++open;
+    }
+    bool numbered = wait->kind == SIM_WAIT_SIGNAL || wait->kind == SIM_WAIT_COUNTER;
+    uint64_t object =
+        (uint64_t)wait->kind << 56 | (uint64_t)wait->context << 32 | wait->signal_first;
+    object = wait->words != NULL ? (uint64_t)(uintptr_t)(wait->words + open) : object;
+    sim_poll_note(explore, wait->coop->actor.agent,
+                  &(sim_poll){.object = object,
+                              .what = sim_wait_names[wait->kind],
+                              .expected = wait->expected,
+                              .seen = sim_wait_value(wait, open),
+                              .index = wait->signal_first,
+                              .context = wait->context,
+                              .whom = sim_wait_whom(wait, open),
+                              .numbered = numbered,
+                              .expects = true});
 }
 
 static void sim_wait_describe(sim_graph_text *graph, const sim_wait *wait)
@@ -164,7 +176,8 @@ static void sim_host_describe(sim_graph_text *graph, const sim_rank *rank)
 
 /* ---- the graph ------------------------------------------------------------------------------- */
 
-static void sim_wait_first(const sim_wait *wait, ist_finding *finding)
+/* `rooted`: whom it waits for and what is missing are known better. */
+static void sim_wait_first(const sim_wait *wait, bool rooted, ist_finding *finding)
 {
     uint32_t open = 0;
     while (open + 1u < sim_wait_entries(wait) && !sim_wait_open(wait, open)) {
@@ -177,15 +190,38 @@ static void sim_wait_first(const sim_wait *wait, ist_finding *finding)
     finding->first.rank = (int32_t)coop->actor.rank->index;
     finding->first.block = (int32_t)coop->block;
     finding->first.owner = finding->first.rank;
-    finding->second.rank = sim_wait_whom(wait, open);
     (void)snprintf(finding->first.kernel, sizeof(finding->first.kernel), "%s",
                    coop->launch->kernel->name);
     (void)snprintf(finding->first.call, sizeof(finding->first.call), "%s",
                    sim_wait_names[wait->kind]);
     (void)snprintf(finding->first.phase, sizeof(finding->first.phase), "%s",
                    coop->actor.world->explore->agents[coop->actor.agent].phase);
-    (void)snprintf(finding->missing, sizeof(finding->missing), "a value of 0x%llx",
-                   (unsigned long long)wait->expected);
+    if (!rooted) {
+        finding->second.rank = sim_wait_whom(wait, open);
+        (void)snprintf(finding->missing, sizeof(finding->missing), "a value of 0x%llx",
+                       (unsigned long long)wait->expected);
+    }
+}
+
+/* A program that has ended with an error comes first: that others wait for it follows from that. */
+static void sim_root_describe(const sim_world *world, sim_graph_text *graph, ist_finding *finding)
+{
+    for (uint32_t i = 0; i < world->rank_count; ++i) {
+        const sim_rank *rank = &world->ranks[i];
+        if (!rank->ended || rank->dead || rank->status >= IST_OK) {
+            continue;
+        }
+        bool known = rank->error.status == rank->status;
+        sim_graph_add(graph, "  before that: the program of rank %u ended with %s%s%s\n", i,
+                      ist_status_name(rank->status), known ? ": " : "",
+                      known ? rank->error.message : "");
+        if (finding->second.rank == IST_RANK_NONE) {
+            finding->second.rank = (int32_t)i;
+            (void)snprintf(finding->missing, sizeof(finding->missing),
+                           "the program of rank %u, which ended with %s", i,
+                           ist_status_name(rank->status));
+        }
+    }
 }
 
 void sim_finding_deadlock(sim_explore *explore, ist_finding_kind kind)
@@ -197,6 +233,8 @@ void sim_finding_deadlock(sim_explore *explore, ist_finding_kind kind)
     finding.first.rank = finding.second.rank = IST_RANK_NONE;
     finding.first.owner = finding.second.owner = IST_RANK_NONE;
     finding.first.block = finding.second.block = -1;
+    sim_root_describe(world, &graph, &finding);
+    bool rooted = finding.second.rank != IST_RANK_NONE;
     const sim_wait *oldest = NULL;
     for (uint32_t i = 0; i < world->rank_count; ++i) {
         sim_rank *rank = &world->ranks[i];
@@ -210,8 +248,11 @@ void sim_finding_deadlock(sim_explore *explore, ist_finding_kind kind)
             sim_host_describe(&graph, rank);
         }
     }
-    if (oldest != NULL) {
-        sim_wait_first(oldest, &finding);
+    if (kind == IST_FINDING_LIVELOCK) {
+        sim_polls_describe(explore, &graph, &finding);
+    }
+    if (oldest != NULL && finding.first.rank == IST_RANK_NONE) {
+        sim_wait_first(oldest, rooted, &finding);
     }
     sim_finding_wait(explore, kind, &finding, graph.text);
 }

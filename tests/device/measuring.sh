@@ -50,6 +50,12 @@ for way in "--windows" "" "--graph --windows" "--staged"; do
 done
 good 'len(a["cycles"]) == 3 and a["checked_rows"] > 0' bench setup -g 2 "${few[@]}" --windows
 good 'all(t["run_us"] > 0 for t in a["times"])' bench coll -g 2 -c 20
+if [[ $gpus -ge 2 ]]; then # NCCL wants a GPU for each rank
+    good 'all(c["wrong"] == 0 and c["run_us"] > 0 for c in a["calls"]) and len(a["calls"]) > 16' \
+        bench coll -g 2 -b 8 -e 16M -f 128 --calls all --estimate -n 20
+    good 'all(c["wrong"] == 0 for c in a["calls"])' \
+        bench coll -g 2 -b 1M --calls all_reduce,reduce_scatter -d bfloat16 -o avg --in-place -n 20
+fi
 blocks=$([[ $gpus -lt 2 ]] && echo 1,8,32 || echo 1,8,32,132)
 good 'a["format"] == "isthmus-profile" and a["values"]["nvlink_latency_ps"]["value"] > 0 and a["curves"]["lsa_store"]["points"]' \
     probe -g 2 -e 16M --blocks "$blocks"

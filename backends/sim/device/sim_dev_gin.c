@@ -170,6 +170,23 @@ static void sim_gin_acquire(ist_coop *coop, const ist_dev_comm *dev, sim_name na
     }
 }
 
+/* A loop that reads it is a wait of its own. */
+static void sim_gin_looked(ist_coop *coop, const uint64_t *word, const char *what, uint32_t context,
+                           uint32_t index)
+{
+    sim_explore *explore = coop->actor.world->explore;
+    if (explore != NULL) {
+        sim_poll_note(explore, coop->actor.agent,
+                      &(sim_poll){.object = (uint64_t)(uintptr_t)word,
+                                  .what = what,
+                                  .seen = *word,
+                                  .index = index,
+                                  .context = context,
+                                  .whom = IST_RANK_NONE,
+                                  .numbered = true});
+    }
+}
+
 uint64_t ist_gin_signal_read(ist_coop *coop, const ist_dev_comm *dev, uint32_t context,
                              uint32_t signal, ist_order order)
 {
@@ -179,6 +196,7 @@ uint64_t ist_gin_signal_read(ist_coop *coop, const ist_dev_comm *dev, uint32_t c
     }
     const uint64_t *word = sim_gin_signal_word(dev, context, signal);
     sim_gin_acquire(coop, dev, SIM_NAME_SIGNAL, word, order == IST_ACQUIRE || order == IST_ACQ_REL);
+    sim_gin_looked(coop, word, "a signal", context, signal);
     return *word;
 }
 
@@ -255,9 +273,12 @@ uint64_t ist_gin_counter_read(ist_coop *coop, const ist_dev_comm *dev, uint32_t 
                               uint32_t counter)
 {
     sim_device_step_ordered(coop, coop->actor.world->cluster.load_ps);
-    return sim_gin_counter_valid(coop, dev, context, counter, "gin_counter_read")
-               ? sim_gin_counter_seen(coop, dev, sim_gin_counter_word(dev, context, counter))
-               : 0;
+    if (!sim_gin_counter_valid(coop, dev, context, counter, "gin_counter_read")) {
+        return 0;
+    }
+    const uint64_t *word = sim_gin_counter_word(dev, context, counter);
+    sim_gin_looked(coop, word, "a counter", context, counter);
+    return sim_gin_counter_seen(coop, dev, word);
 }
 
 void ist_gin_counter_reset(ist_coop *coop, const ist_dev_comm *dev, uint32_t context,

@@ -246,6 +246,8 @@ typedef struct ist_case {
     ist_status status;                    /**< and with which status */
     uint64_t digest;                      /**< of the run */
     uint64_t device_op_count;             /**< of the run */
+    uint32_t detectors_off;               /**< of the run, as in ist_explore_desc */
+    uint32_t options;                     /**< of the run, as in ist_explore_desc */
 } ist_case;
 
 /**
@@ -262,9 +264,10 @@ IST_API_UNSTABLE IST_MUST_USE ist_status ist_case_open(ist_case **opened);
 IST_API_UNSTABLE void ist_case_close(ist_case *which);
 
 /**
- * Runs a program as a case says: seed, faults, scheduler, choices.
+ * Runs a program as a case says: seed, faults, scheduler, choices, detectors, options.
  *
- * @param desc  rank count, cluster, deadline; the rest is taken from the case
+ * @param desc  rank count, cluster, deadline, and of sim->explore: detectors_off and options, or-ed to
+ *              the case's, replay, watch; the rest is taken from the case
  * @return as ist_explore_run()
  */
 IST_API_UNSTABLE ist_status ist_case_world(const ist_case *which, const ist_world_desc *desc,
