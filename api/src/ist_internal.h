@@ -79,7 +79,7 @@ struct ist_world {
     bool caps_known;
     bool has_devcomm; /* the backend has device communicators at all */
     bool has_windows;
-    bool has_coll; /* native collectives */
+    bool has_coll;       /* native collectives */
     ist_backend_ops ops; /* completed; every slot is callable */
     struct ist_layer *layers;
     const char *backend_name;
@@ -165,8 +165,8 @@ struct ist_comm {
     uint64_t split_count;
     bool mask_touched;           /* by the program; what device code masks, the alarm tells */
     struct ist_coll_state *coll; /* native collectives, NULL: not opened */
-    bool of_world;            /* opened for the whole world, by the world's count */
-    uint64_t consensus_count; /* agree and clean kernels launched by this rank */
+    bool of_world;               /* opened for the whole world, by the world's count */
+    uint64_t consensus_count;    /* agree and clean kernels launched by this rank */
     ist_unique_id id;
 };
 
