@@ -12,6 +12,9 @@
  * waits at the same place or later has already sent what is missing, and that is lost. Chains of
  * patience therefore fall strictly in position and end at a silent peer. Where streams let ranks pass
  * waits in another order, a bound on the whole wait ends it. No beat is sent while waits end in time.
+ * Of itself a rank is patient up to that bound: another of its blocks may be held by a peer. It never
+ * drops itself from its mask, as the others decide who of them is out; what it then lacks of itself, it
+ * says in its record.
  *
  * Notices. A rank that gives a peer up tells it so with its mask generation, before anything that
  * the peer may still be reading can be overwritten. A rank that finds a notice of its own
@@ -319,7 +322,8 @@ IST_DEVICE_FN void ist_wire_notify(ist_coop *coop, const ist_wire *wire, const u
     ist_coop_sync(coop);
 }
 
-/** Drops one peer from the mask, or fails the communicator, with the reason. Lane. */
+/** Drops one peer from the mask, or fails the communicator, with the reason; a mask keeps its own rank.
+ *  Lane. */
 IST_DEVICE_FN void ist_wire_drop(ist_coop *coop, const ist_dev_comm *dev, int32_t status,
                                  uint32_t peer, uint32_t operation, uint64_t expected,
                                  uint64_t observed, uint64_t waited_ns)
@@ -333,7 +337,7 @@ IST_DEVICE_FN void ist_wire_drop(ist_coop *coop, const ist_dev_comm *dev, int32_
     error.expected = expected;
     error.observed = observed;
     error.waited_ns = waited_ns;
-    if (ist_dev_mask_of(dev) != NULL) {
+    if (ist_dev_mask_of(dev) != NULL && (peer != ist_dev_rank(dev) || !ist_wire_tolerant(dev))) {
         ist_mask_drop(coop, dev, &error);
     }
 }
@@ -478,7 +482,8 @@ IST_DEVICE_FN void ist_wire_count_silence(ist_coop *coop, const ist_wire *wire,
               ist_wire_left(coop, wire, peer)))) {
             silent[peer] = IST_WIRE_SLICES;
         } else if (result == IST_WAIT_TIMEOUT) {
-            int moved = ist_wire_beat_moved(coop, wire, want->position, peer, slice);
+            int moved = peer == ist_dev_rank(wire->dev) ||
+                        ist_wire_beat_moved(coop, wire, want->position, peer, slice);
             silent[peer] = moved ? 0 : (uint8_t)(before + 1u);
         } else {
             silent[peer] = 0;

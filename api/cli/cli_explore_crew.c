@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define HELLO_BYTES_MAX 128u
+
 static cli_explore_worker *free_place(cli_explore_crew *crew)
 {
     for (uint32_t i = 0; i < crew->count; ++i) {
@@ -89,7 +91,9 @@ int cli_explore_crew_read(cli_explore_worker *worker)
     if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) {
         return 0;
     }
-    if (bytes <= 0) {
+    /* Anybody can connect: what is no text, or a long greeting, is nobody of ours. */
+    if (bytes <= 0 || memchr(piece, '\0', (size_t)bytes) != NULL ||
+        (!worker->greeted && worker->said.length + (size_t)bytes > HELLO_BYTES_MAX)) {
         return -1;
     }
     piece[bytes] = '\0';

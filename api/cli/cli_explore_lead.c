@@ -31,8 +31,8 @@ typedef struct lead {
     cli_explore_course *course;
     cli_explore_crew *crew;
     FILE *journal;
-    uint64_t next_place;       /* of the next new job */
-    cli_explore_job again[64]; /* to be done again */
+    uint64_t next_place;         /* of the next new job */
+    cli_explore_job again[4096]; /* to be done again */
     uint32_t again_count;
     json_t *ahead[AHEAD_MAX]; /* results that came before their turn */
     uint32_t ahead_count;

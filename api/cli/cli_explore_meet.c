@@ -222,7 +222,7 @@ int cli_explore_connect(const cli_explore *options)
         }
     }
     hello(options, line);
-    if (made >= 0 && write(made, line, strlen(line)) != (ssize_t)strlen(line)) {
+    if (made >= 0 && send(made, line, strlen(line), MSG_NOSIGNAL) != (ssize_t)strlen(line)) {
         (void)close(made);
         made = -1;
     }

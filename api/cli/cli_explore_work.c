@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* Courses of the scenarios, each opened once. */
@@ -179,7 +180,7 @@ static bool write_line(int socket, const char *text)
 {
     size_t left = strlen(text);
     while (left > 0) {
-        ssize_t put = write(socket, text, left);
+        ssize_t put = send(socket, text, left, MSG_NOSIGNAL); /* the leader may have gone */
         if (put < 0 && errno == EINTR) {
             continue;
         }
@@ -192,35 +193,47 @@ static bool write_line(int socket, const char *text)
     return true;
 }
 
+/* False: no memory. Whether the leader still hears it shows when the next job is read. */
 static bool answer(const cli_explore *options, int socket, const cli_explore_job *job)
 {
     json_t *result = cli_explore_work(options, job);
     char *text = result == NULL ? NULL : json_dumps(result, JSON_COMPACT);
-    bool good = text != NULL && write_line(socket, text) && write_line(socket, "\n");
+    bool good = text != NULL;
+    if (good && write_line(socket, text)) {
+        (void)write_line(socket, "\n");
+    }
     free(text);
     json_decref(result);
     return good;
 }
 
+/* A worker on another host that hangs is out of the leader's reach: it ends by itself. */
+static unsigned longest_s(const cli_explore *options)
+{
+    const uint64_t patience_s = options->patience_ns / UINT64_C(1000000000) + 10u;
+    return patience_s < UINT32_MAX ? (unsigned)patience_s : UINT32_MAX;
+}
+
 int cli_explore_serve(const cli_explore *options, int socket)
 {
     char line[128];
+    bool good = true;
     FILE *jobs = fdopen(socket, "r");
     (void)signal(SIGINT, SIG_IGN); /* the leader ends the run */
     (void)signal(SIGTERM, SIG_DFL);
     if (jobs == NULL) {
         return CLI_FAILED;
     }
-    while (fgets(line, sizeof line, jobs) != NULL) {
+    while (good && fgets(line, sizeof line, jobs) != NULL) {
         cli_explore_job job = {0};
         if (sscanf(line, "job %" SCNu64 " %" SCNu32 " %" SCNu32, &job.place, &job.count,
                    &job.tries) != 3) {
             break;
         }
-        if (!answer(options, socket, &job)) {
-            break;
-        }
+        (void)alarm(longest_s(options));
+        good = answer(options, socket, &job);
+        (void)alarm(0);
     }
     (void)fclose(jobs);
-    return CLI_OK;
+    return good ? CLI_OK : CLI_FAILED;
 }

@@ -36,7 +36,8 @@ static const char help[] =
     X("IST_CHECK", "contract checks: calls, peers", "calls")                                       \
     X("IST_LOG", "log level: none, error, warn, info, trace", "library default")                   \
     X("IST_CALL_FAULTS", "calls that fail on purpose", "none")                                     \
-    X("IST_CUDA_LSA", "most ranks of a load/store team on GPUs; 1: all over GIN", "no limit")
+    X("IST_CUDA_LSA", "most ranks of a load/store team on GPUs; 1: all over GIN", "no limit")      \
+    X("IST_CUDA_NCCL", "file of NCCL, for one of several releases", "libnccl.so.2 as found")
 
 typedef struct setting {
     const char *name;

@@ -69,10 +69,18 @@ static inline bool in_place(const ist_comm *comm, const ist_backend_coll *op, co
     return false;
 }
 
-static IST_COLD ist_status refuse_overlap(const ist_comm *comm, const ist_backend_coll *op)
+static IST_COLD ist_status refuse_overlap(const ist_comm *comm, const ist_backend_coll *op,
+                                          const extent *at)
 {
-    return ist_fail(comm->object.world, IST_ERR_ARGUMENT, "recv", ist_coll_text(op->kind),
-                    "recv and send overlap, and not as %s in place does", ist_coll_text(op->kind));
+    const uintptr_t send = (uintptr_t)op->send;
+    const uintptr_t recv = (uintptr_t)op->recv;
+    const bool behind = recv >= send;
+    return ist_fail_value(comm->object.world, IST_ERR_ARGUMENT, "recv", ist_coll_text(op->kind),
+                          at->send, behind ? recv - send : send - recv,
+                          "recv (%" PRIu64 " bytes) begins %" PRIu64 " bytes %s send (%" PRIu64
+                          " bytes): they overlap, and not as %s in place does",
+                          at->recv, (uint64_t)(behind ? recv - send : send - recv),
+                          behind ? "behind" : "before", at->send, ist_coll_text(op->kind));
 }
 
 static inline ist_status check_overlap(const ist_comm *comm, const ist_backend_coll *op,
@@ -82,7 +90,7 @@ static inline ist_status check_overlap(const ist_comm *comm, const ist_backend_c
     const uintptr_t recv = (uintptr_t)op->recv;
     bool apart = at->send == 0 || at->recv == 0 || send + at->send <= recv ||
                  recv + at->recv <= send || in_place(comm, op, at);
-    return IST_LIKELY(apart) ? IST_OK : refuse_overlap(comm, op);
+    return IST_LIKELY(apart) ? IST_OK : refuse_overlap(comm, op, at);
 }
 
 static IST_COLD ist_status refuse_alignment(const ist_comm *comm, const ist_backend_coll *op,
@@ -273,12 +281,28 @@ static inline ist_status check(ist_comm *comm, ist_backend_coll *op)
     return ist_coll_check_mask(comm, ist_coll_text(op->kind));
 }
 
+/* The group is one of the rank's, which either argument may tell. */
+static IST_COLD ist_status refuse_comm(const ist_comm *comm, const ist_stream *stream,
+                                       ist_status status)
+{
+    const ist_object *known = ist_object_is(comm, IST_KIND_COMM)       ? &comm->object
+                              : ist_object_is(stream, IST_KIND_STREAM) ? &stream->object
+                                                                       : NULL;
+    if (known != NULL && known->world->owner == ist_error_bound) {
+        ist_coll_group_refuse(known->world, status);
+    }
+    return status;
+}
+
 static inline ist_status call(ist_comm *comm, ist_stream *stream, ist_backend_coll *op)
 {
     const char *operation = ist_coll_text(op->kind);
-    IST_RETURN_IF_ERROR(ist_check_comm(comm, "comm", operation));
+    ist_status status = ist_check_comm(comm, "comm", operation);
+    if (!IST_LIKELY(status == IST_OK)) {
+        return refuse_comm(comm, stream, status);
+    }
     ist_world *world = comm->object.world;
-    ist_status status = ist_check_comm_stream(comm, stream, operation);
+    status = ist_check_comm_stream(comm, stream, operation);
     if (IST_LIKELY(status == IST_OK)) {
         op->comm = comm->object.number;
         op->stream = stream->object.number;
@@ -294,8 +318,8 @@ static inline ist_status call(ist_comm *comm, ist_stream *stream, ist_backend_co
     if (status == IST_OK) {
         status = ist_coll_group_add(world, op);
     }
-    if (status < 0 && world->coll_depth != 0 && world->coll_refused == IST_OK) {
-        world->coll_refused = status;
+    if (status < 0) {
+        ist_coll_group_refuse(world, status);
     }
     return status;
 }

@@ -18,10 +18,13 @@ static ist_status refuse_kind(const ist_comm *comm, const ist_op_desc *op)
                           (int)op->kind);
 }
 
-/* Bytes of IST_OP_LIST as elements of IST_COLL_LIST; F32, or U8 where it does not divide. */
+/* Bytes of IST_OP_LIST as elements of ist_coll_kind; F32, or U8 where it does not divide. */
 static ist_status translate(const ist_comm *comm, const ist_op_desc *op, ist_backend_coll *call)
 {
     uint64_t share = op->bytes;
+    if ((uint32_t)op->kind > IST_OP_COPY) {
+        return refuse_kind(comm, op);
+    }
     switch (op->kind) {
     case IST_OP_ALL_REDUCE: call->kind = IST_COLL_ALL_REDUCE; break;
     case IST_OP_BROADCAST: call->kind = IST_COLL_BROADCAST; break;
@@ -59,10 +62,11 @@ ist_status ist_op_reference(ist_comm *comm, const ist_op_desc *op, uint64_t *tim
     IST_RETURN_IF_ERROR(
         ist_desc_read(world, op, sizeof(ist_op_desc), &checked, sizeof(checked), "op", OPERATION));
     IST_RETURN_IF_ERROR(translate(comm, &checked, &call));
-    if (!world->has_coll || world->ops.coll_info(world->self, &info) < 0) {
+    if (!world->has_coll) {
         return ist_fail(world, IST_ERR_UNSUPPORTED, "comm", OPERATION,
                         "the backend does not offer native collectives");
     }
+    IST_RETURN_IF_ERROR(world->ops.coll_info(world->self, &info));
     if (info.reason != NULL || info.estimate_reason != NULL) {
         return ist_fail(world, IST_ERR_UNSUPPORTED, "comm", OPERATION, "there is no estimate: %s",
                         info.reason != NULL ? info.reason : info.estimate_reason);

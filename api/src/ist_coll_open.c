@@ -201,10 +201,25 @@ void ist_coll_group_forget(ist_world *world, uint64_t comm, uint64_t stream)
             world->coll_ops[kept++] = *op;
         }
     }
-    if (kept != world->coll_count && world->coll_refused == IST_OK) {
-        world->coll_refused = IST_ERR_OBJECT;
+    if (kept != world->coll_count) {
+        ist_error mine; /* closing it is no error */
+        ist_error_save(&mine);
+        ist_coll_group_refuse(
+            world, ist_fail_value(world, IST_ERR_OBJECT, comm != 0 ? "comm" : "stream",
+                                  "coll.group_end", 0, world->coll_count - kept,
+                                  "%s was closed with %u of its calls in a group under way",
+                                  comm != 0 ? "comm" : "stream", world->coll_count - kept));
+        ist_error_restore(&mine);
     }
     world->coll_count = kept;
+}
+
+void ist_coll_group_refuse(ist_world *world, ist_status status)
+{
+    if (world->coll_depth != 0 && world->coll_refused == IST_OK) {
+        world->coll_refused = status;
+        ist_error_save(&world->coll_why);
+    }
 }
 
 void ist_coll_group_free(ist_world *world)
@@ -228,6 +243,7 @@ static ist_status finish_group(ist_world *world)
     world->coll_refused = IST_OK;
     world->coll_count = 0;
     if (refused != IST_OK) {
+        ist_error_restore(&world->coll_why);
         return refused;
     }
     return count > 0 ? world->ops.coll_enqueue(world->self, world->coll_ops, count) : IST_OK;

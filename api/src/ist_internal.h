@@ -102,6 +102,7 @@ struct ist_world {
     uint32_t coll_count, coll_room;
     uint32_t coll_depth;     /* of nested groups */
     ist_status coll_refused; /* the first refused call of the group */
+    ist_error coll_why;      /* and its record */
     ist_backend_caps caps;
     struct ist_world *next; /* in the run */
 };
@@ -468,6 +469,8 @@ ist_status ist_coll_group_add(ist_world *world, const ist_backend_coll *op);
 /* Takes calls of a communicator or stream (0: any) that closes out of the group under way, which
    fails then. */
 void ist_coll_group_forget(ist_world *world, uint64_t comm, uint64_t stream);
+/* A call has been refused, and its record is the last error: the group under way refuses, too. */
+void ist_coll_group_refuse(ist_world *world, ist_status status);
 void ist_coll_group_free(ist_world *world);
 
 /* ---- device communicators --------------------------------------------------------------------- */

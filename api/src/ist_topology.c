@@ -139,7 +139,9 @@ static ist_status check_rank(uint64_t rank, uint64_t count, const char *argument
         return IST_OK;
     }
     return ist_fail_value(NULL, IST_ERR_RANGE, argument, operation, count, rank,
-                          "%s is %" PRIu64 ", there are %" PRIu64, argument, rank, count);
+                          "%s is %" PRIu64 ", the topology has %" PRIu64 "%s", argument, rank,
+                          count,
+                          count == 0 ? " (no GPU was found: name a file or a cluster line)" : "");
 }
 
 /* Checks every rank's GPU, so that nothing below has to. */

@@ -165,17 +165,21 @@ static void end_nccl(cuda_coll *coll)
     coll->nccl = NULL;
 }
 
-static void fail(cuda_coll *coll, ist_status status, uint64_t waited_ns, const char *text)
+static const char *name_of(unsigned kind)
 {
     static const char *const names[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
                                         "reduce_scatter", "all_to_all", "send",   "recv"};
-    const unsigned kind = atomic_load(&coll->kind);
+    return names[kind % (sizeof(names) / sizeof(names[0]))];
+}
+
+static void fail(cuda_coll *coll, ist_status status, uint64_t waited_ns, const char *text)
+{
     ist_error details = {.rank = (int32_t)coll->comm->owner->index,
                          .peer = IST_RANK_NONE,
                          .object = "comm",
                          .sequence = atomic_load(&coll->issued),
                          .waited_ns = waited_ns};
-    snprintf(details.operation, sizeof(details.operation), "%s", names[kind % 8u]);
+    snprintf(details.operation, sizeof(details.operation), "%s", name_of(atomic_load(&coll->kind)));
     ist_error *outer = ist_error_bind(&coll->why);
     (void)ist_raise(status, &details, "%s, or one before it: %s", details.operation, text);
     (void)ist_error_bind(outer);
@@ -195,20 +199,23 @@ static void fail_late(cuda_coll *coll, uint64_t since_ns)
 
 /* ---- watching -------------------------------------------------------------------------------- */
 
-/* A mark behind all calls so far, unless their stream is gone or capturing. */
+/* A mark behind all calls so far, unless their stream is gone. While it captures there can be none: the
+ * next look tries again. */
 static void put_mark(cuda_coll *coll, uint64_t issued)
 {
     cuda_rank *rank = coll->comm->owner;
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     (void)pthread_mutex_lock(&rank->coll_lock);
     cuda_stream *stream = atomic_load(&coll->stream);
-    if (stream != NULL && cu.cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
-        capture == CU_STREAM_CAPTURE_STATUS_NONE &&
-        cu.cuEventRecord(coll->mark, stream->handle) == CUDA_SUCCESS) {
+    if (stream == NULL) {
+        coll->marked = issued;
+    } else if (cu.cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
+               capture == CU_STREAM_CAPTURE_STATUS_NONE &&
+               cu.cuEventRecord(coll->mark, stream->handle) == CUDA_SUCCESS) {
         coll->marking = true;
         coll->marked_ns = cuda_now_ns();
+        coll->marked = issued;
     }
-    coll->marked = issued;
     (void)pthread_mutex_unlock(&rank->coll_lock);
 }
 
@@ -400,6 +407,10 @@ static ist_status warm_up(cuda_coll *coll)
     CUresult made = cu.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
     ist_status status = made == CUDA_SUCCESS ? first_call(coll, stream, word)
                                              : cuda_fail(rank, made, "cuStreamCreate");
+    if (status != IST_OK) { /* its kernel may still be there, and write */
+        (void)cuda_coll_nc.ncclCommAbort(coll->nccl);
+        coll->nccl = NULL;
+    }
     if (made == CUDA_SUCCESS) {
         (void)cu.cuStreamDestroy(stream);
     }
@@ -539,7 +550,7 @@ static ist_status enqueue_one(cuda_rank *rank, const ist_backend_coll *op)
     ncclResult_t result = cuda_coll_issue(coll->nccl, comm->rank_count, stream->handle, op);
     leave_call(coll, op);
     ist_status status =
-        result == ncclSuccess ? IST_OK : cuda_coll_raise(comm, result, "a collective call");
+        result == ncclSuccess ? IST_OK : cuda_coll_raise(comm, result, name_of((unsigned)op->kind));
     if (cuda_stream_captures(rank, stream)) {
         status = status == IST_OK ? note_captured(rank->capture, coll) : status;
         status = cuda_captured(rank, stream, status);

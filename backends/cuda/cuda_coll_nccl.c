@@ -76,6 +76,7 @@ ist_status cuda_coll_raise(const cuda_comm *comm, ncclResult_t result, const cha
                          .peer = IST_RANK_NONE,
                          .object = "nccl",
                          .observed = (uint64_t)result};
+    snprintf(details.operation, sizeof(details.operation), "%s", call);
     if (result == ncclInProgress) {
         return ist_raise(IST_ERR_TIMEOUT, &details, "%s did not finish in time", call);
     }
@@ -183,27 +184,28 @@ static ist_status agree(cuda_comm *comm, ist_status own)
     int32_t failed = IST_RANK_NONE;
     (void)ist_error_last(&why); /* raised by `own`, if that failed */
     ist_status status = cuda_comm_gather(comm, &word, sizeof(word), -1, &call);
-    if (status != IST_OK) {
-        return own != IST_OK ? own : status;
+    int64_t theirs = IST_OK;
+    for (uint32_t peer = 0; status == IST_OK && peer < comm->rank_count && failed < 0; ++peer) {
+        theirs = ((const int64_t *)(const void *)call.round->data)[peer];
+        failed = theirs != IST_OK ? (int32_t)peer : failed;
     }
-    for (uint32_t peer = 0; peer < comm->rank_count && failed < 0; ++peer) {
-        if (((const int64_t *)(const void *)call.round->data)[peer] != IST_OK) {
-            failed = (int32_t)peer;
-        }
+    if (status == IST_OK) {
+        cuda_comm_release(comm, &call);
     }
-    cuda_comm_release(comm, &call);
     if (own != IST_OK) {
         ist_error_adopt(&why);
         return own;
     }
-    if (failed >= 0) {
+    if (status == IST_OK && failed >= 0) {
         ist_error details = {.rank = (int32_t)comm->owner->index,
                              .peer = failed,
                              .object = "nccl",
-                             .operation = "coll.open"};
-        return ist_raise(IST_ERR_MISMATCH, &details, "rank %d could not open NCCL", (int)failed);
+                             .operation = "coll.open",
+                             .observed = (uint64_t)theirs};
+        return ist_raise(IST_ERR_MISMATCH, &details, "rank %d could not open NCCL: %s", (int)failed,
+                         ist_status_name((ist_status)theirs));
     }
-    return IST_OK;
+    return status;
 }
 
 ist_status cuda_coll_connect(cuda_comm *comm, uint64_t deadline_ns, cuda_coll_link *link)

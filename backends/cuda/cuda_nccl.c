@@ -103,6 +103,7 @@ const void *cuda_nccl_devcomm_bytes(const cuda_nccl_devcomm *devcomm, size_t *by
 #include "cuda_nccl_config.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 
 #define VERSION_MIN NCCL_VERSION(2, 28, 7)
 #define VERSION_MAX NCCL_VERSION(2, 30, 99)
@@ -231,13 +232,15 @@ static void check_release(void)
     }
 }
 
+/* IST_CUDA_NCCL=FILE: that library alone, as for dlopen(); for one of several releases, or for none. */
 static void open_once(void)
 {
-    library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    const char *wish = getenv("IST_CUDA_NCCL");
+    const char *name = wish != NULL && wish[0] != '\0' ? wish : "libnccl.so.2";
+    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         const char *why = dlerror();
-        snprintf(failure, sizeof(failure), "no NCCL: %s",
-                 why != NULL ? why : "libnccl.so.2 cannot be opened");
+        snprintf(failure, sizeof(failure), "no NCCL: %s", why != NULL ? why : name);
         return;
     }
     version = version_of();

@@ -320,11 +320,22 @@ void sim_coll_close(sim_member *member)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
+static void no_memory(sim_coll_member *member, const ist_backend_coll *call)
+{
+    ist_error details = details_of(member, call);
+    member_fail(member, IST_ERR_MEMORY, &details, "no memory for a collective");
+}
+
+/* Without its timer a batch could last for ever: it ends at once then. */
 static void arm_timer(sim_coll_member *member)
 {
     sim_world *world = member->member->comm->world;
     member->timer =
         sim_heap_push(world, member->batch->deadline_ps, SIM_EV_COLL_TIMER, member, 0) == IST_OK;
+    if (!member->timer) {
+        const ist_backend_coll first = member->batch->calls[0].call;
+        no_memory(member, &first);
+    }
 }
 
 /* Whom the first open call of a batch waits for; -1: all came, the bytes did not. */
@@ -489,12 +500,6 @@ static void run_begin(sim_coll_run *run)
     } else {
         sim_coll_begin(run);
     }
-}
-
-static void no_memory(sim_coll_member *member, const ist_backend_coll *call)
-{
-    ist_error details = details_of(member, call);
-    member_fail(member, IST_ERR_MEMORY, &details, "no memory for a collective");
 }
 
 static void arrive_all(sim_coll_member *member, sim_coll_call *call)
@@ -721,7 +726,7 @@ static ist_status order_others(const ist_backend_coll *calls, uint32_t count, ui
 }
 
 static ist_status push_batch(sim_rank *rank, const ist_backend_coll *calls, uint32_t count,
-                             uint32_t from)
+                             uint32_t from, bool *pushed)
 {
     const uint64_t comm = calls[from].comm;
     sim_stream *stream = stream_of(&calls[from]);
@@ -752,6 +757,7 @@ static ist_status push_batch(sim_rank *rank, const ist_backend_coll *calls, uint
         return status;
     }
     IST_RETURN_IF_ERROR(sim_stream_push(stream, op));
+    *pushed = true;
     return order_others(calls, count, comm, stream, false);
 }
 
@@ -765,19 +771,37 @@ static ist_status check_alive(const ist_backend_coll *call)
     return member->why.status;
 }
 
+/* Some of a group is enqueued, and the rest never will: its communicators end, so nobody takes a part
+ * of it for the whole. A capture is broken already. */
+static void end_group(const ist_backend_coll *calls, uint32_t count, ist_status status)
+{
+    for (uint32_t i = 0; i < count; ++i) {
+        sim_coll_member *member = member_of(member_of_call(&calls[i]));
+        if (member != NULL && stream_of(&calls[i])->capture == NULL) {
+            ist_error details = details_of(member, &calls[i]);
+            member_fail(member, status, &details, "only a part of a group could be enqueued");
+        }
+    }
+}
+
 ist_status sim_coll_enqueue(sim_rank *rank, const ist_backend_coll *calls, uint32_t count)
 {
     for (uint32_t i = 0; i < count; ++i) {
         IST_RETURN_IF_ERROR(check_alive(&calls[i]));
     }
-    for (uint32_t i = 0; i < count; ++i) {
+    ist_status status = IST_OK;
+    bool pushed = false;
+    for (uint32_t i = 0; i < count && status == IST_OK; ++i) {
         bool seen = false;
         for (uint32_t k = 0; !seen && k < i; ++k) {
             seen = calls[k].comm == calls[i].comm;
         }
         if (!seen) {
-            IST_RETURN_IF_ERROR(push_batch(rank, calls, count, i));
+            status = push_batch(rank, calls, count, i, &pushed);
         }
     }
-    return IST_OK;
+    if (status != IST_OK && pushed) {
+        end_group(calls, count, status);
+    }
+    return status;
 }

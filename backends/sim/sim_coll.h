@@ -66,7 +66,9 @@ struct sim_coll_run {
     ist_error why; /* of the mismatch */
     ist_backend_coll shape;
     uint32_t phase, phase_count;
-    bool moving; /* flows are under way, else a latency */
+    bool moving;          /* flows are under way, else a latency */
+    bool cut;             /* no link leads from one member to another that has to be reached */
+    uint32_t cut_link[2]; /* which */
     cost_phase phases[COST_PHASES_MAX];
     uint64_t latency_ps[COST_PHASES_MAX];
     uint32_t pending; /* events that come yet */

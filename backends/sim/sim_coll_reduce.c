@@ -168,6 +168,19 @@ static void elements_store(void *to, const void *work, uint32_t count, ist_dtype
 
 /* ---- combining ------------------------------------------------------------------------------- */
 
+/* As fmax() and fmin(), and the larger zero is +0: libraries and compilers may give either. */
+#define SIM_FLOAT_CHOICES(type, suffix)                                                            \
+    static type larger_##suffix(type a, type b)                                                    \
+    {                                                                                              \
+        return isnan(a) || a < b || (a <= b && signbit(a)) ? b : a;                                \
+    }                                                                                              \
+    static type smaller_##suffix(type a, type b)                                                   \
+    {                                                                                              \
+        return isnan(a) || b < a || (b <= a && signbit(b)) ? b : a;                                \
+    }
+SIM_FLOAT_CHOICES(float, f32)
+SIM_FLOAT_CHOICES(double, f64)
+
 #define SIM_LARGER(a, b) ((a) > (b) ? (a) : (b))
 #define SIM_SMALLER(a, b) ((a) < (b) ? (a) : (b))
 
@@ -179,8 +192,8 @@ static void elements_store(void *to, const void *work, uint32_t count, ist_dtype
     X(i32, int32_t, uint32_t, int64_t, SIM_LARGER, SIM_SMALLER)                                    \
     X(u64, uint64_t, uint64_t, uint64_t, SIM_LARGER, SIM_SMALLER)                                  \
     X(i64, int64_t, uint64_t, int64_t, SIM_LARGER, SIM_SMALLER)                                    \
-    X(f32, float, float, float, fmaxf, fminf)                                                      \
-    X(f64, double, double, double, fmax, fmin)
+    X(f32, float, float, float, larger_f32, smaller_f32)                                           \
+    X(f64, double, double, double, larger_f64, smaller_f64)
 
 #define X(name, type, wrap, wide, larger, smaller)                                                 \
     static void combine_##name(type *into, const type *from, uint32_t count, ist_reduction op)     \

@@ -8,6 +8,8 @@
 
 #include "cost_graph.h"
 
+#include <stdio.h>
+
 ist_status sim_coll_machine(sim_coll *coll)
 {
     const sim_comm *comm = coll->comm;
@@ -34,7 +36,13 @@ static void add_flow(sim_coll_run *run, uint32_t from, uint32_t to, sim_route_ki
     sim_flow *flow = &run->flows[run->pending];
     const uint32_t src = comm->members[from].rank->index;
     const uint32_t dst = comm->members[to].rank->index;
-    if (bytes == 0 || sim_flow_route(comm->world, flow, src, dst, kind, bytes) != IST_OK) {
+    if (bytes == 0 || run->cut) {
+        return;
+    }
+    if (sim_flow_route(comm->world, flow, src, dst, kind, bytes) != IST_OK) {
+        run->cut = true;
+        run->cut_link[0] = from;
+        run->cut_link[1] = to;
         return;
     }
     flow->type = SIM_EV_COLL;
@@ -164,6 +172,10 @@ void sim_coll_begin(sim_coll_run *run)
     run->phase_count = run->coll->comm->rank_count > 1
                            ? cost_op_phases(&run->coll->machine, &op, run->phases, &reason)
                            : 0;
+    if (run->phase_count == 0 && reason[0] != '\0') {
+        sim_coll_fail_run(run, IST_ERR_UNSUPPORTED, reason);
+        return;
+    }
     for (uint32_t i = 0; i < run->phase_count; ++i) {
         const cost_phase *phase = &run->phases[i];
         run->latency_ps[i] = slow * (phase->lsa_steps * knob[COST_lsa_step_ps] +
@@ -190,6 +202,16 @@ static void begin_phase(sim_coll_run *run)
         add_next(run, phase);
     } else {
         add_all(run, phase);
+    }
+    if (run->cut) {
+        char sentence[120];
+        run->moving = false;
+        run->pending = 0;
+        (void)snprintf(sentence, sizeof(sentence),
+                       "%s: no link leads from rank %u to rank %u in this cluster",
+                       sim_coll_text(run->shape.kind), run->cut_link[0], run->cut_link[1]);
+        sim_coll_fail_run(run, IST_ERR_UNSUPPORTED, sentence);
+        return;
     }
     const uint32_t count = run->pending;
     for (uint32_t i = 0; i < count; ++i) {

@@ -14,8 +14,8 @@
  *   5 sum      each block takes its share of the tokens, or of parts of their rows where there are
  *              more blocks than tokens: the rows of a token in the order of k, one fused chain in
  *              f32, one rounding
- *   6 answer   "I have read yours": each block adds its part to the word of each rank that took part
- * Block 0, when all have left:
+ * Last block:
+ *   6 answer   "I have read yours": the flag, to each rank that took part
  *   7 await    looks for notices; the answers of all homes; concludes
  *
  * Orderings: those of the dispatch. Rows are summed where they lie: in the expert rank's window or
@@ -257,6 +257,13 @@ IST_DEVICE_FN void ist_ep_put_owed(ist_coop *coop, const ist_ep_op_view *op,
     }
 }
 
+/** Scratch of the sum, which is more than entries need: asked for once, as a larger slot later would lie
+ *  beside the first. */
+IST_DEVICE_FN uint32_t ist_ep_sums_bytes(uint32_t topk)
+{
+    return IST_EP_TOKENS * topk * 41u + IST_EP_TOKENS * 8u + 16u;
+}
+
 /** Phase 1 for one network peer. Collective. */
 IST_DEVICE_FN void ist_ep_pay(ist_coop *coop, const ist_ep_op_view *op, const ist_ep_plan *plan,
                               uint32_t home)
@@ -270,8 +277,8 @@ IST_DEVICE_FN void ist_ep_pay(ist_coop *coop, const ist_ep_op_view *op, const is
     owed.descs = args->handle + args->in.received_descs +
                  peer * args->geometry.tokens_max * args->in.desc_bytes;
     owed.bases = (const uint32_t *)(ist_ep_given(args, home) + 1);
-    owed.entries = (ist_ep_entries *)ist_coop_scratch(
-        coop, IST_EP_SCRATCH_ROWS, entries * (uint32_t)(sizeof(ist_ep_entries) + 4u));
+    owed.entries = (ist_ep_entries *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS,
+                                                      ist_ep_sums_bytes(args->topk));
     owed.numbers = (uint32_t *)(owed.entries + entries);
     owed.message = op->base + args->at.stage_put_packed +
                    ist_ep_given(args, home)->start * args->at.message_bytes;
@@ -481,17 +488,17 @@ IST_DEVICE_FN ist_ep_decision ist_ep_combine_decide(ist_coop *coop, const ist_ep
 /** Where the rows of each expert rank lie; scratch. */
 typedef struct ist_ep_sources {
     const uint8_t **rows; /**< [R], NULL: on the network, or not there */
-    uint64_t *start; /**< [R], of the rows for this rank in its staging; else IST_EP_UNPACKED */
+    uint32_t *start; /**< [R], of the rows for this rank in its staging; else IST_EP_UNPACKED */
     uint32_t here;   /**< 1: the slot bases of all lie in scratch; 0: in the handle */
 } ist_ep_sources;
 
-#define IST_EP_UNPACKED UINT64_MAX
+#define IST_EP_UNPACKED UINT32_MAX /* more than 2048 ranks with 65535 tokens of 32 entries send */
 
 IST_DEVICE_FN ist_ep_sources ist_ep_sources_of(ist_coop *coop, uint32_t ranks, uint32_t here)
 {
     ist_ep_sources sources;
-    sources.rows = (const uint8_t **)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, ranks * 16u);
-    sources.start = (uint64_t *)(void *)(sources.rows + ranks);
+    sources.rows = (const uint8_t **)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, ranks * 12u);
+    sources.start = (uint32_t *)(void *)(sources.rows + ranks);
     sources.here = here;
     return sources;
 }
@@ -530,7 +537,7 @@ IST_DEVICE_FN void ist_ep_note_source(ist_coop *coop, const ist_ep_op_view *op,
 {
     int packed = head->window == 0 && peer != op->rank;
     sources->rows[peer] = ist_ep_source_rows(coop, op, head, peer);
-    sources->start[peer] = packed ? head->start : IST_EP_UNPACKED;
+    sources->start[peer] = packed ? (uint32_t)head->start : IST_EP_UNPACKED;
 }
 
 /** Decided together: judges the heads in scratch, and finds where the rows begin of those that
@@ -616,9 +623,9 @@ IST_DEVICE_FN uint64_t ist_ep_row_of(ist_coop *coop, const ist_ep_op_view *op,
                                      const ist_ep_sources *sources, const ist_ep_owed_entry *owed)
 {
     const ist_ep_op_args *args = op->args;
-    uint64_t start = sources->start[owed->peer];
+    uint32_t start = sources->start[owed->peer];
     if (start != IST_EP_UNPACKED) {
-        return start + owed->packed;
+        return (uint64_t)start + owed->packed;
     }
     if (args->layout == IST_EP_RANK_MAJOR) {
         return (uint64_t)op->rank * args->geometry.tokens_max + owed->nth;
@@ -663,8 +670,8 @@ IST_DEVICE_FN uint64_t ist_ep_entry_of(const ist_ep_op_args *args, const ist_ep_
 IST_DEVICE_FN ist_ep_sums ist_ep_sums_open(ist_coop *coop, const ist_ep_op_args *args)
 {
     uint32_t entries = IST_EP_TOKENS * args->topk;
-    uint8_t *memory = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS,
-                                                  entries * 41u + IST_EP_TOKENS * 8u + 16u);
+    uint8_t *memory =
+        (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS, ist_ep_sums_bytes(args->topk));
     ist_ep_sums sums;
     sums.owed = (ist_ep_owed_entry *)(void *)memory;
     sums.found = (const void **)(void *)(sums.owed + entries);

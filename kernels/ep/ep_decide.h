@@ -9,7 +9,8 @@
  * same has acquired the same flags, and whoever did not waits for those it lacks when it adopts the
  * word. Nothing is handed from block to block, so the wait ends one hop after the last flag; and
  * what the swap found is looked at only before rows are touched, so that nothing waits for it: until
- * then a block goes by its own proposal, which is what it finds but for a fault in that very moment.
+ * then a block goes by its own proposal, which is what it finds but for a fault in that very moment,
+ * and writes nothing that other blocks read.
  *
  * Apart. Where flags are missing after a slice of the deadline, and always with network peers or many
  * ranks, block 0 decides alone: it claims the word, so that nobody decides together any more, waits,

@@ -11,15 +11,13 @@
  *   4 decide   whose rows count: one answer for all blocks, before anything is consumed; see
  *              ep_decide.h. Block 0 alone, where it decides apart, keeps a copy of the metadata
  *   5 place    every block computes the slots of its share of the rows: running sums of the counts
- *              over the sources in rank order, plus the ordinal that the sender gave the entry. The
- *              slot bases of a source, its answer, are sent by one block now if blocks have decided
- *              together, by block 0 at the end otherwise
+ *              over the sources in rank order, plus the ordinal that the sender gave the entry
  *   6 take     each row is read once, from its sender's window or this rank's inbox, and written to
- *              all its places
- *   7 answer   "I have read yours": each block adds its part to the word of each source
- * Block 0, when all have left:
- *   8 await    looks for notices; the answers of all destinations; the bases go into the handle for
- *              the combine
+ *              all its places. The slot bases of each source go into the handle for the combine: by
+ *              one block each if blocks have decided together, by the last block otherwise
+ * Last block:
+ *   7 answer   "I have read yours": the flag, to each source
+ *   8 await    looks for notices; the answers of all destinations
  *   9 conclude the record, the group's state
  *
  * Orderings.
@@ -27,15 +25,15 @@
  *        flag is a release at system scope after both, or a strong signal after all puts to the
  *        peer. A stamp is zeroed before a row is staged and set after it, so that a put which is
  *        read late never carries half a row under a valid stamp.
- *   4    Flags are acquired before the decision is released, and a decision is acquired by whoever
- *        adopts it: all blocks see what the sources released. Network puts may have been lost while
+ *   4    All blocks see what the sources released: deciding together each acquires the flags of all
+ *        that count, also when it adopts; apart, block 0 has acquired them and releases its decision,
+ *        which the others acquire. Network puts may have been lost while
  *        their signal came, so every stamp is compared with the tag before the verdict, and again
  *        after its row was copied. They may also arrive once more at any time: heads, counts and
  *        descriptors are taken from the inbox once, by block 0, and checked and used as they were
  *        taken. The team's metadata stays as it is until it is answered.
- *   6-7  A block's part of an answer is added, with release, when its copies are done: all parts
- *        together mean that nothing of that source is read any more, and cover the bases, whichever
- *        block has sent them.
+ *   6-7  Copies are done in all blocks before the last one leaves (acq_rel on `left`), so the flag of
+ *        an answer means that nothing of that source is read any more.
  *   8-9  A destination that does not answer is dropped and gets a notice, fenced before this rank
  *        goes on to change its rows. The other side of it: this rank looks for notices after its
  *        last read, behind an acquire fence; without one, all that it read was still in place.
@@ -1036,9 +1034,6 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
     int keeps = op->blocks - 1u - op->block < op->ranks;
     int totals = op->block == 0;
     ist_ep_survey(coop, op, &cursor, &desk, results);
-    if (keeps) {
-        ist_ep_keep_records(coop, op, &cursor, results);
-    }
     uint32_t total = cursor.rows[op->ranks];
     for (uint32_t row = op->block; row < total;) {
         uint32_t first = row;
@@ -1055,6 +1050,9 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
     }
     if (!ist_ep_confirm(coop, op, decision)) {
         return 0;
+    }
+    if (keeps) { /* not before: where block 0 has decided apart, what it keeps lies there */
+        ist_ep_keep_records(coop, op, &cursor, results);
     }
     if (totals) {
         ist_row_copy(coop, args->op.handle + args->op.in.received, cursor.rows,

@@ -251,11 +251,11 @@ IST_DEVICE_FN void ist_ep_fill_request(ist_coop *coop, const ist_ep_op_view *op,
 
 /** Phase 2. Collective. */
 IST_DEVICE_FN void ist_ep_request_all(ist_coop *coop, const ist_ep_combine_args *args,
-                                      const ist_ep_op_view *op)
+                                      const ist_ep_op_view *op, const ist_ep_sum_desk *desk)
 {
     const ist_dev_comm *dev = op->dev;
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
-    ist_ep_parcel *parcels = ist_ep_parcels_of(coop);
+    ist_ep_parcel *parcels = (ist_ep_parcel *)(void *)desk->rows; /* nothing lies there yet */
     ist_wire_channel report = ist_ep_flag_of(op, IST_EP_ACK);
     uint32_t count = 0;
     IST_ROLLED
@@ -1043,7 +1043,7 @@ IST_KERNEL(ep_combine_reduced, ist_ep_combine_args)
     if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_SEND)) {
         ist_point(coop, "ep.reduced.begin");
         ist_ep_ask(coop, args, &op, &desk);
-        ist_ep_request_all(coop, args, &op);
+        ist_ep_request_all(coop, args, &op, &desk);
         ist_point(coop, "ep.reduced.sent");
     }
     ist_ep_announce(coop, &op);

@@ -85,6 +85,9 @@ coll "NCCL without collectives" "NCCL 2.28.9 lacks the function ncclGetUniqueId"
 info "no collectives" "native collectives   no: NCCL 2.28.9 lacks the function" NOTHING=1
 info "NCCL incomplete" "NCCL 2.28.9 lacks the function ncclGetUniqueId" NOTHING=1
 libraries=$fake:$fake/none
+coll "no NCCL" "no NCCL: $fake/none/libnccl.so.2" IST_CUDA_NCCL="$fake/none/libnccl.so.2"
+info "no NCCL" "native collectives   no: no NCCL: " IST_CUDA_NCCL="$fake/none/libnccl.so.2"
+info "NCCL by name" "native collectives   no: NCCL 2.28.9 lacks" IST_CUDA_NCCL="$fake/bare/libnccl.so.2"
 info "no VMM" "no: GPU 0 or its driver has no virtual memory management" FAKE_CUDA_NO_VMM=1
 ep "no VMM" "no virtual memory management" 2 FAKE_CUDA_NO_VMM=1
 

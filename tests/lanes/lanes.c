@@ -685,6 +685,23 @@ void lanes_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const
     }
 }
 
+ist_wait_result lanes_coop_wait_tagged(ist_coop *coop, const ist_dev_comm *dev,
+                                       const uint64_t *const *words, uint32_t *data, uint32_t count,
+                                       uint32_t tag, uint64_t deadline_ns, ist_scope scope)
+{
+    ist_wait_result result = IST_WAIT_DONE;
+    for (uint32_t i = now->number; i < count; i += LANES) { /* as on a GPU: a lane a word */
+        reads(&words[i], sizeof(words[i]));
+        writes(&data[i], sizeof(data[i]));
+    }
+    lanes_sync(coop);
+    if (now->number == 0) {
+        LANE_CALL(IST_ACQUIRE, result = ist_coop_wait_tagged(coop, dev, words, data, count, tag,
+                                                             deadline_ns, scope));
+    }
+    return (ist_wait_result)broadcast(coop, (uint64_t)result);
+}
+
 void lanes_row_copy_batch(ist_coop *coop, const ist_row_batch *batch)
 {
     reads(batch->places, batch->row_count * sizeof(*batch->places));

@@ -53,6 +53,9 @@ uint64_t lanes_coop_fetch_add(ist_coop *coop, uint64_t *word, uint64_t value, is
                               ist_scope scope);
 ist_wait_result lanes_coop_wait_word(ist_coop *coop, const ist_dev_comm *dev, const uint64_t *word,
                                      uint64_t least, uint64_t deadline_ns, ist_scope scope);
+ist_wait_result lanes_coop_wait_tagged(ist_coop *coop, const ist_dev_comm *dev,
+                                       const uint64_t *const *words, uint32_t *data, uint32_t count,
+                                       uint32_t tag, uint64_t deadline_ns, ist_scope scope);
 uint32_t lanes_coop_scan(ist_coop *coop, uint32_t *values, uint32_t count);
 void lanes_coop_rank_by_key(ist_coop *coop, const int32_t *keys, uint32_t count, uint32_t *ordinals,
                             uint32_t *totals, uint32_t key_count);
@@ -129,6 +132,7 @@ void lanes_row_reduce_batch(ist_coop *coop, const ist_row_sums *batch);
 #define ist_gin_peer_clear lanes_gin_peer_clear
 #define ist_coop_fetch_add lanes_coop_fetch_add
 #define ist_coop_wait_word lanes_coop_wait_word
+#define ist_coop_wait_tagged lanes_coop_wait_tagged
 #define ist_coop_scan lanes_coop_scan
 #define ist_coop_rank_by_key lanes_coop_rank_by_key
 #define ist_wait_peers lanes_wait_peers

@@ -45,7 +45,7 @@ expect 0 'because   peer access over PCIe' explain '(l40s:4 nic:0)' 0 1 --peer-a
 expect 0 '4 load/store teams of 4' explain 2x8 --lsa-max 4
 expect 0 'pattern   flags inside each team' explain 2x8 --op barrier
 expect 1 'is not known, one of barrier' explain 2x8 --op nothing
-expect 1 'there are 16' explain 2x8 0 16
+expect 1 'the topology has 16' explain 2x8 0 16
 expect 1 'there is nothing in it' check ''
 expect 1 'No such file' check /nowhere/a.xml
 expect 0 'ok  ' check "$fixtures"/*.xml "$fixtures"/*.json "$fixtures"/*.txt

@@ -139,7 +139,8 @@ IST_API ist_status ist_coll_group_begin(ist_world *world);
 
 /**
  * Ends a group. At the outermost end everything is enqueued, unless a call in the group was refused:
- * then nothing is, and that call's status is returned.
+ * then nothing is, and that call's status and record are returned. Where enqueueing itself fails half
+ * way, native collectives of the group's communicators are over.
  *
  * @return IST_OK; IST_ERR_NULL; IST_ERR_OBJECT; IST_ERR_USAGE when none was begun; what the first
  *         refused call returned; what the calls return
