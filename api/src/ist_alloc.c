@@ -56,8 +56,10 @@ static size_t block_bytes(uint32_t class)
 
 static uint32_t block_class(size_t bytes)
 {
-    uint32_t log2 = 64u - (uint32_t)__builtin_clzll((unsigned long long)bytes - 1u);
-    return bytes <= block_bytes(0) ? 0 : log2 - KEPT_LOG2_MIN;
+    if (bytes <= block_bytes(0)) {
+        return 0;
+    }
+    return 64u - (uint32_t)__builtin_clzll((unsigned long long)bytes - 1u) - KEPT_LOG2_MIN;
 }
 
 static void kept_free(void *blocks)
@@ -77,6 +79,16 @@ static void kept_free(void *blocks)
 static void kept_begin(void)
 {
     kept_usable = pthread_key_create(&kept_key, kept_free) == 0;
+}
+
+/* Threads may outlive the library where a program opened it at run time: they must not call into it. */
+static __attribute__((destructor)) void kept_end(void)
+{
+    if (kept_usable) {
+        kept_usable = false;
+        (void)pthread_key_delete(kept_key);
+    }
+    kept_free(&kept);
 }
 
 /* Whether the thread's end will free what it keeps. */

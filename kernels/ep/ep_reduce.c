@@ -625,14 +625,16 @@ IST_DEVICE_FN uint32_t ist_ep_settled(ist_coop *coop, const ist_ep_op_view *op)
                : (uint32_t)IST_WIRE_MORE;
 }
 
-/** Another block: waits until all homes are ready or masked, or block 0 has settled the matter. Its
- *  waits are bounded. @return ist_wire_outcome. Collective. */
+/** Another block: waits until all homes are ready or masked, or block 0 has settled the matter, whose
+ *  waits are bounded. It may have found all ready long ago: without fault tolerance a home that failed
+ *  goes on, and its flag with it, so this wait has an end of its own. @return ist_wire_outcome.
+ *  Collective. */
 IST_DEVICE_RARE_FN uint32_t ist_ep_await_settled(ist_coop *coop, ist_ep_op_view op,
                                                  ist_ep_sum_desk desk)
 {
     uint32_t outcome = IST_WIRE_MORE;
     IST_ROLLED
-    while (outcome == IST_WIRE_MORE) {
+    for (uint32_t slice = 1; outcome == IST_WIRE_MORE; ++slice) {
         uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, op.dev));
         outcome = ist_ep_settled(coop, &op);
         uint32_t missing =
@@ -649,6 +651,8 @@ IST_DEVICE_RARE_FN uint32_t ist_ep_await_settled(ist_coop *coop, ist_ep_op_view 
         } else if (outcome == IST_WIRE_MORE &&
                    !ist_ep_homes_differ(&op, ist_ep_desk_homes(&op, &desk))) {
             outcome = IST_WIRE_DONE;
+        } else if (outcome == IST_WIRE_MORE && slice == 2u * IST_WIRE_SLICES_MAX) {
+            outcome = IST_WIRE_LOST;
         }
     }
     return outcome;

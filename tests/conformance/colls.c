@@ -427,7 +427,11 @@ static ist_status group_main(ist_world *world, void *arg)
     EXPECT_REFUSED(world,
                    ist_all_reduce(test->comm, test->stream, send, NULL, 1, IST_U32, IST_REDUCE_SUM),
                    IST_ERR_NULL, "recv");
-    EXPECT_STATUS(world, ist_coll_group_end(world), IST_ERR_NULL);
+    EXPECT_REFUSED(
+        world,
+        ist_all_reduce(test->comm, test->stream, send, recv, 1, (ist_dtype)99, IST_REDUCE_SUM),
+        IST_ERR_ARGUMENT, "dtype");
+    EXPECT_REFUSED(world, ist_coll_group_end(world), IST_ERR_NULL, "recv"); /* the first one */
     EXPECT_OK(world, ist_copy_to_host(test->stream, words, recv, sizeof(words)));
     EXPECT_EQUAL(world, words[0], 0xeeeeeeee);
 
@@ -445,7 +449,17 @@ static ist_status group_main(ist_world *world, void *arg)
     EXPECT_EQUAL(world, words[1], 100 * n);
     EXPECT_EQUAL(world, words[2], n); /* ranks of the other one count backwards */
     EXPECT_REFUSED(world, ist_coll_group_end(world), IST_ERR_USAGE, "world");
+
+    EXPECT_OK(world, ist_coll_group_begin(world));
+    EXPECT_OK(world, ist_all_reduce(test->comm, beside, send, recv, 1, IST_U32, IST_REDUCE_SUM));
+    EXPECT_REFUSED(world,
+                   ist_all_reduce(NULL, test->stream, send, recv, 1, IST_U32, IST_REDUCE_SUM),
+                   IST_ERR_NULL, "comm");
+    EXPECT_REFUSED(world, ist_coll_group_end(world), IST_ERR_NULL, "comm");
+    EXPECT_OK(world, ist_coll_group_begin(world));
+    EXPECT_OK(world, ist_all_reduce(test->comm, beside, send, recv, 1, IST_U32, IST_REDUCE_SUM));
     EXPECT_OK(world, ist_stream_close(beside));
+    EXPECT_REFUSED(world, ist_coll_group_end(world), IST_ERR_OBJECT, "stream");
     EXPECT_OK(world, ist_comm_close(other));
     return close_buffers(&b, false);
 }
