@@ -8,6 +8,8 @@
 #include "cli_rank.h"
 #include "cli_stats.h"
 
+#include <jansson.h>
+
 /* X(ID, name): what is timed. */
 #define BENCH_OP_LIST(X)                                                                           \
     X(ROUTE, "route")                                                                              \
@@ -161,6 +163,8 @@ double bench_spread(const bench_row *row, bench_op op);
 int bench_print_table(const bench_job *job, const bench_row *rows);
 int bench_print_csv(const bench_job *job, const bench_row *rows);
 int bench_print_json(const bench_job *job, const bench_row *rows, const char *path);
+/* Prints an answer, or writes it to a file when `path` is not NULL. Takes the object; NULL: out of memory. */
+int bench_put_json(const char *command, json_t *object, const char *path);
 
 /* Further measurements; argv[0] is their name in messages. They return an exit status. */
 int bench_ep_command(int argc, char **argv);

@@ -197,15 +197,7 @@ static int print_json(const coll_job *job, const bench_times *times)
                                "command", COMMAND, "backend", job->one.run.backend, "clock",
                                job->virtual_clock ? "virtual" : "real", "ranks",
                                (json_int_t)job->one.run.rank_count, "times", list);
-    char *text =
-        object == NULL ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(object);
-    if (text == NULL) {
-        return cli_failed(COMMAND, "out of memory");
-    }
-    int status = printf("%s\n", text) < 0 ? CLI_FAILED : cli_put(COMMAND, "");
-    free(text);
-    return status;
+    return bench_put_json(COMMAND, object, NULL);
 }
 
 static int conclude(const coll_job *job)

@@ -79,29 +79,33 @@ static json_t *answer(const bench_job *job, const bench_row *rows)
         (json_int_t)b->cycles, "cases", list);
 }
 
-static int write_file(const char *path, const char *text)
+static int write_file(const char *command, const char *path, const char *text)
 {
     FILE *file = fopen(path, "w");
     bool good = file != NULL && fprintf(file, "%s\n", text) > 0;
     good = (file == NULL || fclose(file) == 0) && good;
-    return good ? CLI_OK : cli_failed("bench ep", "cannot write '%s'", path);
+    return good ? CLI_OK : cli_failed(command, "cannot write '%s'", path);
 }
 
-int bench_print_json(const bench_job *job, const bench_row *rows, const char *path)
+int bench_put_json(const char *command, json_t *object, const char *path)
 {
-    json_t *object = answer(job, rows);
     char *text =
         object == NULL ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     int status = CLI_OK;
     json_decref(object);
     if (text == NULL) {
-        return cli_failed("bench ep", "out of memory");
+        return cli_failed(command, "out of memory");
     }
     if (path != NULL) {
-        status = write_file(path, text);
+        status = write_file(command, path, text);
     } else {
-        status = printf("%s\n", text) < 0 ? CLI_FAILED : cli_put("bench ep", "");
+        status = printf("%s\n", text) < 0 ? CLI_FAILED : cli_put(command, "");
     }
     free(text);
     return status;
+}
+
+int bench_print_json(const bench_job *job, const bench_row *rows, const char *path)
+{
+    return bench_put_json("bench ep", answer(job, rows), path);
 }

@@ -254,15 +254,7 @@ static int print_json(const setup_job *job)
                   "bench setup", "backend", job->cases[0].run.backend, "ranks",
                   (json_int_t)job->cases[0].run.rank_count, "unit", "ms", "checked_rows",
                   (json_int_t)job->reports[0].rows, "cycles", list);
-    char *text =
-        object == NULL ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(object);
-    if (text == NULL) {
-        return cli_failed("bench setup", "out of memory");
-    }
-    int status = printf("%s\n", text) < 0 ? CLI_FAILED : cli_put("bench setup", "");
-    free(text);
-    return status;
+    return bench_put_json("bench setup", object, NULL);
 }
 
 static int conclude(const setup_job *job)

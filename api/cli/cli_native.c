@@ -4,6 +4,7 @@
  */
 #include "cli_native.h"
 #include "cli.h"
+#include "cli_bench.h"
 #include "cli_text.h"
 #include "cli_world.h"
 
@@ -505,15 +506,7 @@ static int print_json(const native_job *job, const native_cell *cells, uint64_t 
     if (object != NULL && job->reason[0] != '\0') {
         json_object_set_new(object, "library_reason", json_string(job->reason));
     }
-    char *text =
-        object == NULL ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(object);
-    if (text == NULL) {
-        return cli_failed(COMMAND, "out of memory");
-    }
-    int status = printf("%s\n", text) < 0 ? CLI_FAILED : cli_put(COMMAND, "");
-    free(text);
-    return status;
+    return bench_put_json(COMMAND, object, NULL);
 }
 
 static int conclude(const native_job *job)
