@@ -377,6 +377,19 @@ IST_DEVICE_RARE_FN ist_wait_result ist_ep_catch_up(ist_coop *coop, ist_ep_op_vie
     return result;
 }
 
+/** A decision that was taken over, but for the outcome of one that lies apart; 0: aborted. */
+IST_DEVICE_FN ist_ep_decision ist_ep_decision_of(uint64_t word)
+{
+    ist_ep_decision decision;
+    decision.word = word;
+    decision.found = 0;
+    decision.outcome = word == 0 ? (uint32_t)IST_WIRE_ABORTED : (uint32_t)IST_WIRE_DONE;
+    decision.here = word != 0 && (word & IST_EP_DECIDED_APART) == 0;
+    decision.pending = 0;
+    decision.reserved = 0;
+    return decision;
+}
+
 /** Takes over the decision of others, once there is one; of this block if it has decided alone.
  *  Collective. */
 IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view op, uint32_t alone)
@@ -389,12 +402,7 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view o
         word = 0;
     }
     ist_coop_sync(coop);
-    decision.word = word;
-    decision.found = 0;
-    decision.outcome = word == 0 ? (uint32_t)IST_WIRE_ABORTED : (uint32_t)IST_WIRE_DONE;
-    decision.here = word != 0 && (word & IST_EP_DECIDED_APART) == 0;
-    decision.pending = 0;
-    decision.reserved = 0;
+    decision = ist_ep_decision_of(word);
     if (decision.here) {
         uint8_t *results = ist_ep_results(coop, op.ranks);
         ist_ep_fetch_all(coop, &op);

@@ -760,12 +760,7 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_reports_adopt(ist_coop *coop, ist_ep_o
         word = 0;
     }
     ist_coop_sync(coop);
-    decision.word = word;
-    decision.found = 0;
-    decision.outcome = word == 0 ? (uint32_t)IST_WIRE_ABORTED : (uint32_t)IST_WIRE_DONE;
-    decision.here = word != 0 && (word & IST_EP_DECIDED_APART) == 0;
-    decision.pending = 0;
-    decision.reserved = 0;
+    decision = ist_ep_decision_of(word);
     IST_EACH_LANE (coop, peer, op.ranks) {
         uint64_t in = decision.here ? word >> peer
                                     : ist_load_u64(coop, verdict + peer / 64u, IST_RELAXED,
