@@ -4,6 +4,7 @@
  * abort, the estimate that it lacks; then NCCL's call 1, 2, 3 … fails until there is none. Every world
  * must end with an answer and leave no communicator of NCCL open.
  */
+#include "fake_try.h"
 #include <dlfcn.h>
 #include <isthmus/isthmus.h>
 #include <isthmus/unstable/whatif.h>
@@ -11,21 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            return IST_ERR_INTERNAL;                                                               \
-        }                                                                                          \
-    } while (0)
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        ist_status try_ = (call);                                                                  \
-        if (try_ != IST_OK) {                                                                      \
-            return try_;                                                                           \
-        }                                                                                          \
-    } while (0)
 
 static int (*live)(void);
 static int (*calls)(void);

@@ -7,6 +7,7 @@
  * "die": the last rank ends without a word, and the others must notice within the deadline.
  * "starve": host allocation 1, 2, 3 … fails until there is none; then all works.
  */
+#include "fake_try.h"
 #include "fake_cuda.h"
 
 #include <dlfcn.h>
@@ -19,21 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            return IST_ERR_INTERNAL;                                                               \
-        }                                                                                          \
-    } while (0)
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        ist_status try_ = (call);                                                                  \
-        if (try_ != IST_OK) {                                                                      \
-            return try_;                                                                           \
-        }                                                                                          \
-    } while (0)
 
 static int die;
 static int starve;

@@ -25,28 +25,6 @@ static const ep_shape usual = {.rank_count = 4,
 
 static const char *const clusters[] = {"1x4", "2x2", "4x1"};
 
-/* Runs with one fault. Whether it was hit comes back in `hit`. */
-static bool survives(const ep_drill *drill, const ist_fault *fault, bool *hit)
-{
-    ep_drill_run run;
-    ist_fault_plan *plan = ep_drill_plan(fault);
-    if (plan == NULL) {
-        printf("# the plan was refused\n");
-        return false;
-    }
-    ep_drill_run_once(drill, plan, &run);
-    *hit = run.result.lost_count != 0;
-    bool good = ep_drill_is_survived(&run, UINT64_C(1) << fault->rank);
-    if (good && !*hit) {
-        good = ep_drill_is_perfect(&run);
-    }
-    if (!good) {
-        ep_drill_tell(&run, plan);
-    }
-    ist_fault_plan_close(plan);
-    return good;
-}
-
 /* Kills one rank at its operations first, first + every, … */
 static uint32_t kill_one(const ep_drill *drill, uint32_t rank, uint32_t first, uint32_t *failures)
 {
@@ -59,7 +37,7 @@ static uint32_t kill_one(const ep_drill *drill, uint32_t rank, uint32_t first, u
                            .rank = (int32_t)rank,
                            .peer = IST_FAULT_ANY,
                            .at_op = op};
-        *failures += survives(drill, &fault, &hit) ? 0 : 1;
+        *failures += ep_drill_survives(drill, &fault, &hit) ? 0 : 1;
         cases += hit ? 1 : 0;
     }
     return cases;
@@ -210,7 +188,7 @@ static uint32_t kill_at_point(const ep_drill *drill, const char *point, uint32_t
                            .peer = IST_FAULT_ANY,
                            .at_op = nth};
         snprintf(fault.point, sizeof(fault.point), "%s", point);
-        *failures += survives(drill, &fault, &hit) ? 0 : 1;
+        *failures += ep_drill_survives(drill, &fault, &hit) ? 0 : 1;
         cases += hit ? 1 : 0;
     }
     if (cases == 0) {

@@ -40,28 +40,6 @@ static ep_drill drill_of(uint32_t blocks, uint32_t staged)
     return drill;
 }
 
-/* Runs with one fault. Whether it was hit comes back in `hit`. */
-static bool survives(const ep_drill *drill, const ist_fault *fault, bool *hit)
-{
-    ep_drill_run run;
-    ist_fault_plan *plan = ep_drill_plan(fault);
-    if (plan == NULL) {
-        printf("# the plan was refused\n");
-        return false;
-    }
-    ep_drill_run_once(drill, plan, &run);
-    *hit = run.result.lost_count != 0;
-    bool good = ep_drill_is_survived(&run, UINT64_C(1) << fault->rank);
-    if (good && !*hit) {
-        good = ep_drill_is_perfect(&run);
-    }
-    if (!good) {
-        ep_drill_tell(&run, plan);
-    }
-    ist_fault_plan_close(plan);
-    return good;
-}
-
 static ist_fault kill_of(uint32_t rank, uint64_t nth, const char *point)
 {
     ist_fault fault = {.size = sizeof(fault),
@@ -84,7 +62,7 @@ static uint32_t kill_rank(const ep_drill *drill, uint32_t rank, const char *poin
     bool hit = true;
     for (uint64_t nth = 1 + (point == NULL ? rank % step : 0); hit; nth += step) {
         ist_fault fault = kill_of(rank, nth, point);
-        *failures += survives(drill, &fault, &hit) ? 0 : 1;
+        *failures += ep_drill_survives(drill, &fault, &hit) ? 0 : 1;
         cases += hit ? 1 : 0;
     }
     return cases;

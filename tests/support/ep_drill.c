@@ -504,3 +504,24 @@ void ep_drill_tell(const ep_drill_run *run, const ist_fault_plan *plan)
         tell_rank(run, rank);
     }
 }
+
+bool ep_drill_survives(const ep_drill *drill, const ist_fault *fault, bool *hit)
+{
+    ep_drill_run run;
+    ist_fault_plan *plan = ep_drill_plan(fault);
+    if (plan == NULL) {
+        printf("# the plan was refused\n");
+        return false;
+    }
+    ep_drill_run_once(drill, plan, &run);
+    *hit = run.result.lost_count != 0;
+    bool good = ep_drill_is_survived(&run, UINT64_C(1) << fault->rank);
+    if (good && !*hit) {
+        good = ep_drill_is_perfect(&run);
+    }
+    if (!good) {
+        ep_drill_tell(&run, plan);
+    }
+    ist_fault_plan_close(plan);
+    return good;
+}

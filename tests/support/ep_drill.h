@@ -81,5 +81,8 @@ bool ep_drill_is_perfect(ep_drill_run *run);
 ist_fault_plan *ep_drill_plan(const ist_fault *fault);
 /* Tells what broke, and the plan that repeats it. */
 void ep_drill_tell(const ep_drill_run *run, const ist_fault_plan *plan);
+/* Runs with one fault that may cost its rank alone; tells what broke. Whether it struck comes back in
+   `hit`: if it did not, everything must be perfect. */
+bool ep_drill_survives(const ep_drill *drill, const ist_fault *fault, bool *hit);
 
 #endif
