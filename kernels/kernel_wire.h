@@ -526,7 +526,8 @@ IST_DEVICE_FN void ist_wire_give_up(ist_coop *coop, const ist_wire *wire, const 
     ist_wire_notify(coop, wire, marks);
 }
 
-/** Tells everybody still active that this rank lives and where it waits. Collective. */
+/** Tells everybody still active that this rank lives and where it waits. A wait must follow, which syncs.
+ *  Collective. */
 IST_DEVICE_FN void ist_wire_beat(ist_coop *coop, const ist_wire *wire, uint64_t position,
                                  uint32_t slice)
 {
@@ -534,7 +535,6 @@ IST_DEVICE_FN void ist_wire_beat(ist_coop *coop, const ist_wire *wire, uint64_t 
     uint64_t count = slice & ((UINT32_C(1) << IST_WIRE_BEAT_BITS) - 1u);
     ist_wire_active(coop, wire->dev, marks);
     ist_wire_tell(coop, wire->service, wire->beats, position << IST_WIRE_BEAT_BITS | count, marks);
-    ist_coop_sync(coop);
 }
 
 /** Deals with a slice that did not end the wait. @return ist_wire_outcome, or-ed. Collective. */

@@ -177,8 +177,17 @@ typedef struct cost_phase {
     uint64_t peers;                /* of its domain, that a rank tells that all is there */
 } cost_phase;
 
-/* What AUTO stands for here. */
+/* What AUTO stands for here, by op->knobs. */
 cost_algorithm cost_algorithm_choose(const cost_machine *machine, const cost_op *op);
+
+/* What it is chosen from: how many. */
+#define COST_CANDIDATES_MAX 2u
+uint32_t cost_candidates(const cost_machine *machine, const cost_op *op,
+                         cost_algorithm algorithms[COST_CANDIDATES_MAX]);
+
+/* An all-reduce that has a machine of equal nodes to itself, in a closed form; UINT64_MAX: it cannot
+ * be done so. */
+uint64_t cost_alone_ps(const cost_machine *machine, const cost_op *op, cost_algorithm algorithm);
 
 /* Fills phases, returns how many; 0: this algorithm cannot do it there, and why. */
 uint32_t cost_op_phases(const cost_machine *machine, const cost_op *op,

@@ -5,9 +5,10 @@
  * in P channels that leave each island by another rank, so all NICs work: of what a rank passes
  * on, (P - 1) / P stays in the island. Steps inside and between islands add up along the ring.
  */
-#include "cost_model.h"
+#include "cost_internal.h"
 
 #define MILLION UINT64_C(1000000)
+#define PS_PER_S UINT64_C(1000000000000)
 
 const char *const cost_kind_names[COST_KIND_COUNT] = {
 #define X(name, value, text) [name] = text,
@@ -57,35 +58,6 @@ uint64_t cost_reach_millionths(uint64_t groups, uint64_t experts, uint64_t topk)
         missed = scale(missed, others, all);
     }
     return groups * (MILLION * 1000 - missed) / 1000;
-}
-
-cost_algorithm cost_algorithm_choose(const cost_machine *machine, const cost_op *op)
-{
-    if (op->algorithm != COST_AUTO) {
-        return op->algorithm;
-    }
-    const shape at = shape_of(machine, op);
-    switch (op->kind) {
-    case COST_ALL_REDUCE:
-        if (at.islands == 1) {
-            return op->bytes <= 256 * 1024 ? COST_ONE_SHOT : COST_TWO_SHOT;
-        }
-        return op->bytes / at.n < 65536 ? COST_TREE : COST_RING;
-    case COST_ALL_GATHER:
-    case COST_REDUCE_SCATTER: return at.islands == 1 ? COST_DIRECT : COST_RING;
-    case COST_BROADCAST: return COST_RING;
-    case COST_EP_DISPATCH:
-    case COST_EP_COMBINE: return op->tokens <= 512 ? COST_LL : COST_HT;
-    case COST_ALL_TO_ALL:
-    case COST_SEND_RECV:
-    case COST_P2P:
-    case COST_PUT:
-    case COST_SIGNAL:
-    case COST_BARRIER:
-    case COST_COPY:
-    case COST_KIND_COUNT: break;
-    }
-    return COST_DIRECT;
 }
 
 /* Of what a rank passes on, what stays in its island: all when there is no other. */
@@ -312,6 +284,102 @@ static uint32_t phases_of(const cost_machine *machine, const cost_op *op, const 
     }
     *reason = "there is no such operation";
     return 0;
+}
+
+/* ------------------------------------------------------------------------------------ choosing */
+
+static uint64_t time_of(uint64_t bytes, uint64_t rate)
+{
+    return scale(bytes, PS_PER_S, rate > 0 ? rate : 1);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of the busiest link of a rank, when every rank does alike. */
+static uint64_t transfer_ps(const cost_machine *machine, const shape *at, const uint64_t *knob,
+                            const cost_phase *phase)
+{
+    const bool all = phase->pattern == COST_TO_ALL;
+    const uint64_t near = phase->lsa_bytes * (all ? at->p - 1 : 1);
+    const uint64_t far = phase->net_bytes * (all ? at->n - at->p : 1);
+    const uint64_t mesh = machine->mesh_links > 0 ? phase->lsa_bytes * machine->mesh_links : 0;
+    const uint64_t sharers =
+        machine->nics_per_node > 0 ? machine->gpus_per_node / machine->nics_per_node : 1;
+    const uint64_t permille = machine->fabric_permille > 0 ? machine->fabric_permille : 1;
+    const uint64_t nic =
+        scale(far * sharers, COST_PERMILLE, permille < COST_PERMILLE ? permille : COST_PERMILLE);
+    const uint64_t links = larger(time_of(larger(near, mesh), knob[COST_lsa_bytes_per_s]),
+                                  time_of(nic, knob[COST_net_bytes_per_s]));
+    const uint64_t memory = 2 * (near + far) + phase->local_bytes;
+    return larger(links, time_of(memory, knob[COST_local_bytes_per_s]));
+}
+
+uint64_t cost_alone_ps(const cost_machine *machine, const cost_op *op, cost_algorithm algorithm)
+{
+    cost_phase phases[COST_PHASES_MAX];
+    const char *reason = NULL;
+    const uint64_t *knob = op->knobs.value;
+    const shape at = shape_of(machine, op);
+    const uint32_t count = all_reduce(&at, algorithm, op->bytes, phases, &reason);
+    uint64_t sum = count > 0 ? knob[COST_overhead_ps] : UINT64_MAX;
+    for (uint32_t i = 0; i < count; ++i) {
+        sum += cost_phase_latency(op, &phases[i]) + transfer_ps(machine, &at, knob, &phases[i]);
+    }
+    return sum;
+}
+
+uint32_t cost_candidates(const cost_machine *machine, const cost_op *op,
+                         cost_algorithm algorithms[COST_CANDIDATES_MAX])
+{
+    if (op->kind != COST_ALL_REDUCE || op->algorithm != COST_AUTO) {
+        algorithms[0] = cost_algorithm_choose(machine, op);
+        return 1;
+    }
+    const shape at = shape_of(machine, op);
+    algorithms[0] = at.islands == 1 ? COST_ONE_SHOT : COST_TREE;
+    algorithms[1] = at.islands == 1 ? COST_TWO_SHOT : COST_RING;
+    return 2;
+}
+
+/* The fastest by the constants at hand, so that no size or world is slower for a rule of thumb. */
+static cost_algorithm fastest(const cost_machine *machine, const cost_op *op)
+{
+    cost_algorithm all[COST_CANDIDATES_MAX];
+    const uint32_t count = cost_candidates(machine, op, all);
+    cost_algorithm best = all[0];
+    for (uint32_t i = 1; i < count; ++i) {
+        const bool faster = cost_alone_ps(machine, op, all[i]) < cost_alone_ps(machine, op, best);
+        best = faster ? all[i] : best;
+    }
+    return best;
+}
+
+cost_algorithm cost_algorithm_choose(const cost_machine *machine, const cost_op *op)
+{
+    if (op->algorithm != COST_AUTO) {
+        return op->algorithm;
+    }
+    const shape at = shape_of(machine, op);
+    switch (op->kind) {
+    case COST_ALL_REDUCE: return fastest(machine, op);
+    case COST_ALL_GATHER:
+    case COST_REDUCE_SCATTER: return at.islands == 1 ? COST_DIRECT : COST_RING;
+    case COST_BROADCAST: return COST_RING;
+    case COST_EP_DISPATCH:
+    case COST_EP_COMBINE: return op->tokens <= 512 ? COST_LL : COST_HT;
+    case COST_ALL_TO_ALL:
+    case COST_SEND_RECV:
+    case COST_P2P:
+    case COST_PUT:
+    case COST_SIGNAL:
+    case COST_BARRIER:
+    case COST_COPY:
+    case COST_KIND_COUNT: break;
+    }
+    return COST_DIRECT;
 }
 
 uint32_t cost_op_phases(const cost_machine *machine, const cost_op *op,

@@ -118,10 +118,12 @@ static const kernel_steps *steps_of(const cost_op *op)
     return NULL;
 }
 
-/* Collectives of a vendor's library: an entry and an exit barrier, and half a microsecond. */
-static void set_native(const cost_profile *links, cost_knobs *knobs)
+/* Collectives of a vendor's library: an entry and an exit barrier, and half a microsecond; a copy inside
+ * a GPU has nobody to wait for. */
+static void set_native(const cost_profile *links, const cost_op *op, cost_knobs *knobs)
 {
-    knobs->value[COST_overhead_ps] = links->launch_ps + 2 * links->nvlink_latency_ps + 500000;
+    const uint64_t barriers = op->kind == COST_COPY ? 0 : 2 * links->nvlink_latency_ps + 500000;
+    knobs->value[COST_overhead_ps] = links->launch_ps + barriers;
     knobs->value[COST_lsa_step_ps] = links->nvlink_latency_ps + 370000;
     knobs->value[COST_net_step_ps] = links->nic_latency_ps + 1000000;
 }
@@ -189,7 +191,7 @@ static cost_knobs from_links(const cost_profile *links, const cost_machine *mach
     if (steps != NULL) {
         set_kernel(links, machine, steps, op, &knobs);
     } else {
-        set_native(links, &knobs);
+        set_native(links, op, &knobs);
     }
     if (op->kind == COST_EP_DISPATCH || op->kind == COST_EP_COMBINE) {
         skew = skew_permille(machine, op);
@@ -246,43 +248,79 @@ static const cost_profile_op *find(const cost_profile *profile, const cost_op *o
     return found;
 }
 
+/* An entry's constants for an operation of this size. */
+static cost_knobs knobs_of(const cost_profile_op *entry, const cost_op *op)
+{
+    cost_knobs knobs = entry->knobs;
+    stretch(&knobs, curve_permille(entry, cost_op_size(op)));
+    return knobs;
+}
+
+/* Of what AUTO may stand for, the fastest by its own measured constants. */
+static const cost_profile_op *find_fastest(const cost_profile *profile, const cost_machine *machine,
+                                           const cost_op *op)
+{
+    cost_algorithm all[COST_CANDIDATES_MAX];
+    const uint32_t count = cost_candidates(machine, op, all);
+    const cost_profile_op *found = NULL;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < count; ++i) {
+        const cost_profile_op *entry = find(profile, op, all[i]);
+        cost_op asked = *op;
+        if (entry == NULL) {
+            continue;
+        }
+        asked.knobs = knobs_of(entry, op);
+        const uint64_t time = count > 1 ? cost_alone_ps(machine, &asked, all[i]) : 0;
+        found = found == NULL || time < least ? entry : found;
+        least = time < least ? time : least;
+    }
+    return found;
+}
+
 /* Where the choice is left to us, what was measured goes before what a rule would choose; but the two
  * ways of expert parallelism are for different sizes. */
 static const cost_profile_op *find_any(const cost_profile *profile, const cost_machine *machine,
                                        cost_op *op)
 {
-    const cost_profile_op *found = find(profile, op, cost_algorithm_choose(machine, op));
+    const cost_profile_op *found = find_fastest(profile, machine, op);
     const bool open =
         op->algorithm == COST_AUTO && op->kind != COST_EP_DISPATCH && op->kind != COST_EP_COMBINE;
     if (found == NULL && open) {
         found = find(profile, op, COST_AUTO);
-        op->algorithm = found != NULL ? found->algorithm : COST_AUTO;
     }
+    op->algorithm = found != NULL && open ? found->algorithm : op->algorithm;
     return found;
+}
+
+static cost_profile merge(const cost_profile *profile, const cost_profile *links, bool *measured)
+{
+    cost_profile merged = *links;
+    *measured = false;
+    if (profile != NULL) {
+#define X(field, key)                                                                              \
+    *measured = *measured || profile->field > 0;                                                   \
+    merged.field = profile->field > 0 ? profile->field : merged.field;
+        COST_LINK_VALUES(X)
+#undef X
+    }
+    return merged;
 }
 
 cost_confidence cost_profile_apply(const cost_profile *profile, const cost_profile *links,
                                    const cost_machine *machine, cost_op *op)
 {
+    bool measured = false;
     const cost_profile_op *found = find_any(profile, machine, op);
     if (found != NULL) {
         const uint64_t size = cost_op_size(op);
         const uint64_t ranks = op->group_size > 0 ? op->group_size : cost_rank_count(machine);
-        op->knobs = found->knobs;
-        stretch(&op->knobs, curve_permille(found, size));
+        op->knobs = knobs_of(found, op);
         const bool inside = size >= found->bytes_low && size <= found->bytes_high &&
                             ranks >= found->ranks_low && ranks <= found->ranks_high;
         return inside ? COST_CALIBRATED : COST_EXTRAPOLATED;
     }
-    cost_profile merged = *links;
-    bool measured = false;
-    if (profile != NULL) {
-#define X(field, key)                                                                              \
-    measured = measured || profile->field > 0;                                                     \
-    merged.field = profile->field > 0 ? profile->field : merged.field;
-        COST_LINK_VALUES(X)
-#undef X
-    }
+    cost_profile merged = merge(profile, links, &measured);
     merged.nvlink_bytes_per_s = rate_of_blocks(profile, op->blocks, merged.nvlink_bytes_per_s);
     op->knobs = from_links(&merged, machine, op);
     return measured ? COST_EXTRAPOLATED : COST_DEFAULTED;

@@ -96,19 +96,112 @@ uint32_t topo_policy_ranks(const topo_graph *graph, const topo_policy *policy)
     return policy->rank_count > 0 ? policy->rank_count : topo_gpu_count(graph);
 }
 
-uint32_t topo_policy_lsa(const topo_graph *graph, const topo_policy *policy)
-{
-    uint32_t size = topo_lsa_size(graph, policy->ranks, topo_policy_ranks(graph, policy),
-                                  policy->lsa_max, policy->pcie_max);
-    return size > 0 ? size : 1;
-}
-
 uint32_t topo_policy_gpu(const topo_graph *graph, const topo_policy *policy, uint32_t rank)
 {
     return topo_gpu(graph, policy->ranks != NULL ? policy->ranks[rank] : rank);
 }
 
+static bool is_asked(const topo_policy *policy)
+{
+    return policy->able != NULL && policy->able->maps != NULL;
+}
+
+/* Both ways: load/store needs the one as much as the other. */
+static bool maps_mutual(const topo_graph *graph, const topo_policy *policy, uint32_t a, uint32_t b)
+{
+    size_t words = TOPO_ABLE_WORDS(topo_policy_ranks(graph, policy));
+    const uint64_t *maps = policy->able->maps;
+    return (maps[a * words + b / 64u] >> (b % 64u) & maps[b * words + a / 64u] >> (a % 64u) & 1u) !=
+           0;
+}
+
+static bool is_allowed(const topo_policy *policy, topo_path_type type)
+{
+    return policy->pcie_max > TOPO_PATH_NVL && type <= policy->pcie_max;
+}
+
+/* Whether two ranks may be in one team where the machine has said what maps what. */
+static bool loads(const topo_graph *graph, const topo_policy *policy, uint32_t rank_a,
+                  uint32_t rank_b)
+{
+    uint32_t a = topo_policy_gpu(graph, policy, rank_a);
+    uint32_t b = topo_policy_gpu(graph, policy, rank_b);
+    return maps_mutual(graph, policy, rank_a, rank_b) &&
+           (topo_same_domain(graph, a, b) || is_allowed(policy, topo_path_type_of(graph, a, b)));
+}
+
+static uint32_t common_divisor(uint32_t a, uint32_t b)
+{
+    while (b != 0) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static bool loads_all(const topo_graph *graph, const topo_policy *policy, uint32_t first,
+                      uint32_t rank)
+{
+    for (uint32_t i = first; i < rank; i++) {
+        if (!loads(graph, policy, i, rank)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* As topo_lsa_size(), for what the machine has answered. */
+static uint32_t lsa_asked(const topo_graph *graph, const topo_policy *policy)
+{
+    uint32_t size = policy->lsa_max;
+    uint32_t count = topo_policy_ranks(graph, policy);
+    uint32_t first = 0;
+    for (uint32_t i = 1; i < count; i++) {
+        if (!loads_all(graph, policy, first, i)) {
+            size = common_divisor(size, i - first);
+            first = i;
+        }
+    }
+    return common_divisor(size, count - first);
+}
+
+uint32_t topo_policy_lsa(const topo_graph *graph, const topo_policy *policy)
+{
+    uint32_t size = is_asked(policy)
+                        ? lsa_asked(graph, policy)
+                        : topo_lsa_size(graph, policy->ranks, topo_policy_ranks(graph, policy),
+                                        policy->lsa_max, policy->pcie_max);
+    return size > 0 ? size : 1;
+}
+
 /* ----------------------------------------------------------------------------------- load/store */
+
+/* The driver says no: the machine's when it was asked, else the one that a live graph knows of. */
+static bool is_refused(const topo_graph *graph, const topo_policy *policy, uint32_t rank_a,
+                       uint32_t rank_b)
+{
+    if (is_asked(policy)) {
+        return !maps_mutual(graph, policy, rank_a, rank_b);
+    }
+    return topo_peer_access(graph, topo_policy_gpu(graph, policy, rank_a),
+                            topo_policy_gpu(graph, policy, rank_b)) == TOPO_PEER_REFUSED;
+}
+
+static const char *not_joined(const topo_graph *graph, const topo_policy *policy, uint32_t a,
+                              uint32_t b, topo_path_type type)
+{
+    if (topo_node_at(graph, a)->machine != topo_node_at(graph, b)->machine) {
+        return "they are in two machines that NVLink does not join";
+    }
+    if (type == TOPO_PATH_NVB) {
+        return "NVLink joins them only through another GPU, which load/store cannot cross";
+    }
+    return is_asked(policy) || topo_peer_access(graph, a, b) == TOPO_PEER_ALLOWED
+               ? "NVLink does not join them; the driver allows peer access over PCIe, which is not "
+                 "asked for"
+               : "NVLink does not join them";
+}
 
 /* Why two ranks do not load and store; NULL: they do. */
 static const char *lsa_refusal(const topo_graph *graph, const topo_policy *policy, uint32_t rank_a,
@@ -119,29 +212,22 @@ static const char *lsa_refusal(const topo_graph *graph, const topo_policy *polic
     choice->lsa_size = policy->lsa_size != 0 ? policy->lsa_size : topo_policy_lsa(graph, policy);
     bool together = rank_a / choice->lsa_size == rank_b / choice->lsa_size;
     topo_path_find(graph, a, b, &choice->path);
-    if (rank_a != rank_b && topo_peer_access(graph, a, b) == TOPO_PEER_REFUSED) {
+    if (rank_a != rank_b && is_refused(graph, policy, rank_a, rank_b)) {
         return "the driver does not allow one to read and write the other's memory";
     }
-    bool peers = choice->path.type <= policy->pcie_max && policy->pcie_max > TOPO_PATH_NVL;
-    if (topo_same_domain(graph, a, b) || peers) {
-        choice->reason = topo_same_domain(graph, a, b)
-                             ? "both are in one NVLink domain and one team"
-                             : "peer access over PCIe is asked for";
-        return together ? NULL
-                        : "NVLink joins them, but they are in two teams: teams are equal blocks of "
-                          "consecutive ranks, as large as the greatest common divisor of all runs "
-                          "of ranks that NVLink joins, and at most the limit";
+    bool joined = topo_same_domain(graph, a, b);
+    if (!joined && !is_allowed(policy, choice->path.type)) {
+        return not_joined(graph, policy, a, b, choice->path.type);
     }
-    if (topo_node_at(graph, a)->machine != topo_node_at(graph, b)->machine) {
-        return "they are in two machines that NVLink does not join";
-    }
-    if (choice->path.type == TOPO_PATH_NVB) {
-        return "NVLink joins them only through another GPU, which load/store cannot cross";
-    }
-    return topo_peer_access(graph, a, b) == TOPO_PEER_ALLOWED
-               ? "NVLink does not join them; the driver allows peer access over PCIe, which is not "
-                 "asked for"
-               : "NVLink does not join them";
+    choice->reason = joined             ? "both are in one NVLink domain and one team"
+                     : is_asked(policy) ? "the driver maps memory over PCIe, which IST_PEER_ACCESS "
+                                          "allows"
+                                        : "peer access over PCIe is asked for";
+    return together
+               ? NULL
+               : "load/store would reach, but they are in two teams: teams are equal blocks of "
+                 "consecutive ranks, as large as the greatest common divisor of all runs of "
+                 "ranks that reach each other, and at most the limit";
 }
 
 /* ------------------------------------------------------------------------------------ the rest */
@@ -153,6 +239,13 @@ static const char *gin_refusal(const topo_graph *graph, const topo_policy *polic
     const char *reason = NULL;
     if (policy->gin_off) {
         return "GIN is switched off";
+    }
+    if (policy->able != NULL && policy->able->gin_known) {
+        if (policy->able->gin != TOPO_GIN_NONE) {
+            (void)topo_path_network(graph, a, b, &choice->path);
+        }
+        choice->gin = policy->able->gin;
+        return policy->able->gin != TOPO_GIN_NONE ? NULL : policy->able->gin_reason;
     }
     topo_gin kind_a = topo_gpu_gin(graph, a, &reason);
     if (reason != NULL) {
@@ -171,13 +264,14 @@ static const char *gin_refusal(const topo_graph *graph, const topo_policy *polic
 }
 
 static const char *const lsa_override =
-    "lsa_size_max of the communicator makes teams smaller (1: none); NCCL_LSA_TEAM_SIZE does so "
-    "for NCCL";
+    "lsa_size_max of the communicator makes teams smaller (1: none); IST_PEER_ACCESS=NVL keeps "
+    "load/store on NVLink; NCCL_LSA_TEAM_SIZE makes NCCL's own teams smaller";
 static const char *const gin_override =
     "NCCL_GIN_TYPE (2 proxy, 3 GDAKI) chooses the kind, NCCL_GIN_ENABLE=0 switches it off; on one "
-    "machine peer access over PCIe may be asked for (--peer-access)";
+    "machine peer access over PCIe may be asked for (--peer-access, IST_PEER_ACCESS)";
 static const char *const host_override =
-    "peer access over PCIe may be asked for (--peer-access) where the driver allows it";
+    "peer access over PCIe may be asked for (--peer-access, IST_PEER_ACCESS) where the driver "
+    "allows it";
 
 static void host_choose(const topo_graph *graph, uint32_t a, uint32_t b, topo_choice *choice)
 {

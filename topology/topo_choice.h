@@ -25,6 +25,17 @@ typedef enum topo_way {
 /* Kinds of GIN; the numbers are NCCL's. */
 typedef enum topo_gin { TOPO_GIN_NONE = 0, TOPO_GIN_PROXY = 2, TOPO_GIN_GDAKI = 3 } topo_gin;
 
+/* What the machine itself answers for the ranks of a communicator; a graph can only predict it. */
+typedef struct topo_able {
+    const uint64_t *maps; /* [ranks][TOPO_ABLE_WORDS(ranks)]: bit b of row a is set when rank a can
+                               map the memory of rank b; NULL: nobody was asked */
+    topo_gin gin;         /* between teams, when it is known */
+    const char *gin_reason; /* why there is none; lives as long as whoever asks */
+    bool gin_known;
+} topo_able;
+
+#define TOPO_ABLE_WORDS(ranks) (((size_t)(ranks) + 63u) / 64u)
+
 /* What is asked for, beyond what is there. Zero-initialised: the defaults. */
 typedef struct topo_policy {
     const uint32_t *ranks;   /* GPU of each rank of the communicator; NULL: GPU i is rank i */
@@ -32,6 +43,7 @@ typedef struct topo_policy {
     uint32_t lsa_max;        /* largest load/store team; 0: no limit */
     topo_path_type pcie_max; /* above NVL: PCIe paths up to this one are load/store, too */
     uint32_t lsa_size;       /* as topo_policy_lsa() gave it, to be asked once; 0: worked out */
+    const topo_able *able;   /* holds against what the graph says; NULL: the graph alone */
     bool gin_off;
 } topo_policy;
 
@@ -40,7 +52,7 @@ typedef struct topo_choice {
     topo_gin gin;
     uint32_t lsa_size;
     topo_path path;       /* that this way takes */
-    const char *reason;   /* why this way; static text */
+    const char *reason;   /* why this way; static text, or as long as the policy's `able` */
     const char *missing;  /* what a better way would need; NULL: there is no better way */
     const char *override; /* how to get another way; static text */
 } topo_choice;

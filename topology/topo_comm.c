@@ -21,6 +21,12 @@ topo_formed topo_comm_predict(const topo_graph *graph, const topo_policy *policy
                         .lsa_size = topo_policy_lsa(graph, policy),
                         .gin = TOPO_GIN_GDAKI,
                         .gin_reason = policy->gin_off ? "GIN is switched off" : NULL};
+    bool known = policy->able != NULL && policy->able->gin_known && !policy->gin_off;
+    if (known) {
+        made.gin = policy->able->gin;
+        made.gin_reason = made.gin == TOPO_GIN_NONE ? policy->able->gin_reason : NULL;
+        return made;
+    }
     for (uint32_t i = 0; i < made.rank_count && made.gin_reason == NULL; i++) {
         topo_gin kind = topo_gpu_gin(graph, topo_policy_gpu(graph, policy, i), &made.gin_reason);
         /* All ranks need one kind; the proxy works on any RDMA NIC. */

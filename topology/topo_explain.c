@@ -225,10 +225,28 @@ static void missing_say(const topo_graph *graph, topo_text *text)
     }
 }
 
+/* What the machine has answered, when it was asked. */
+static bool gin_known_say(const topo_policy *policy, topo_text *text)
+{
+    const topo_able *able = policy->able;
+    if (able == NULL || !able->gin_known) {
+        return false;
+    }
+    topo_text line = {0};
+    bool there = able->gin != TOPO_GIN_NONE;
+    topo_text_add(&line, "%s%s", there ? "" : "not available: ",
+                  there ? topo_gin_text(able->gin) : able->gin_reason);
+    row_take(text, "GIN", &line);
+    return true;
+}
+
 static void gin_say(const topo_graph *graph, const topo_policy *policy, topo_text *text)
 {
     uint32_t count = topo_policy_ranks(graph, policy);
     topo_gin kind = TOPO_GIN_GDAKI;
+    if (gin_known_say(policy, text)) {
+        return;
+    }
     for (uint32_t i = 0; i < count; i++) {
         const char *reason = NULL;
         topo_gin its = topo_gpu_gin(graph, topo_policy_gpu(graph, policy, i), &reason);

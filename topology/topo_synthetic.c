@@ -25,7 +25,7 @@ typedef struct rewriter {
     char clean[SYNTHETIC_BYTES]; /* never longer than the text */
     size_t length;
     uint64_t width, sum; /* objects of the level, of all levels */
-    bool indexes;
+    bool indexes, counted;
 } rewriter;
 
 static ist_status refuse(const rewriter *self, const char *expected)
@@ -110,6 +110,7 @@ static ist_status count_read(rewriter *self)
                              "asks for more than %u objects", SYNTHETIC_MAX);
     }
     self->width *= number;
+    self->counted = true;
     keep(self, digits);
     return IST_OK;
 }
@@ -149,7 +150,10 @@ static ist_status rewrite(rewriter *self)
         IST_RETURN_IF_ERROR(item_read(self));
     } while (take(self, ' '));
     self->clean[self->length] = '\0';
-    return *self->at == '\0' ? IST_OK : refuse(self, "a blank");
+    /* hwloc refuses memory alone, too, and loses what it had read. */
+    return *self->at != '\0' ? refuse(self, "a blank")
+           : self->counted   ? IST_OK
+                             : refuse(self, "a level with a count, as pu:4");
 }
 
 ist_status topo_synthetic_read(const char *text, topo_graph *graph)

@@ -37,6 +37,11 @@ static const char help[] =
     X("IST_LOG", "log level: none, error, warn, info, trace", "library default")                   \
     X("IST_CALL_FAULTS", "calls that fail on purpose", "none")                                     \
     X("IST_CUDA_LSA", "most ranks of a load/store team on GPUs; 1: all over GIN", "no limit")      \
+    X("IST_PEER_ACCESS",                                                                           \
+      "worst path over which GPUs load and store: NVL, PIX, PXB, PHB, NODE, SYS",                  \
+      "SYS, whatever the driver maps")                                                             \
+    X("IST_TOPOLOGY", "topology that communicators choose by: a file, a line, live, off",          \
+      "live on GPUs, the cluster in the simulator")                                                \
     X("IST_CUDA_NCCL", "file of NCCL, for one of several releases", "libnccl.so.2 as found")
 
 typedef struct setting {

@@ -47,7 +47,8 @@ static const char help[] =
     "      --peer-access TYPE explain, line: load/store over PCIe up to PIX ... SYS\n"
     "      --lsa-max N        explain, line: load/store teams of at most N ranks\n"
     "      --no-gin           explain, line: as if there were no GPU-started network\n"
-    "      --backend NAME     check, explain: open a communicator there and compare\n"
+    "      --backend NAME     check, explain: open a communicator there and compare;\n"
+    "                         explain: what that communicator uses, and why\n"
     "                         (sim: a cluster made as convert --to line does)\n"
     "      --to FORM          convert: nccl, json, line, text, matrix, svg, heat\n"
     "  -o, --output FILE      convert: where to; standard output without it\n"
@@ -220,13 +221,12 @@ static int explain(const cli_topo_options *options)
         return cli_usage(COMMAND, "explain takes a source and two rank numbers");
     }
     const char *source = words == 1 ? options->words[0] : options->source;
+    const ist_explain_desc asked = {
+        .size = sizeof asked, .rank_a = a, .rank_b = b, .operation = options->operation};
     int status = cli_topo_open(source != NULL ? source : "live", options, &topology);
     if (status == CLI_OK) {
-        status = explain_opened(topology, options, a, b);
-    }
-    if (status == CLI_OK && options->backend != NULL) {
-        printf("\n%s says\n", options->backend);
-        status = cli_topo_compare(topology, options);
+        status = options->backend != NULL ? cli_topo_compare(topology, options, &asked)
+                                          : explain_opened(topology, options, a, b);
     }
     ist_topology_close(topology);
     return status;
@@ -249,7 +249,7 @@ static int check_one(const char *source, const cli_topo_options *options)
                info.nic_count, info.lsa_size, info.missing_count);
     }
     if (result == CLI_OK && options->backend != NULL) {
-        result = cli_topo_compare(topology, options);
+        result = cli_topo_compare(topology, options, NULL);
     }
     ist_topology_close(topology);
     return result;

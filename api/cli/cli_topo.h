@@ -39,8 +39,10 @@ int cli_topo_text(const ist_topology *topology, ist_topology_format format, cons
 /* Writes a text to a file, or to standard output for NULL or "-". */
 int cli_topo_save(const char *path, const char *text);
 
-/* Runs a communicator of all GPUs on a backend and compares its teams with the prediction. */
-int cli_topo_compare(const ist_topology *topology, const cli_topo_options *options);
+/* Runs a communicator of all GPUs on a backend, explains what was asked of it (NULL: nothing), and
+ * compares its teams with the prediction. */
+int cli_topo_compare(const ist_topology *topology, const cli_topo_options *options,
+                     const ist_explain_desc *asked);
 
 ist_topology_policy cli_topo_policy(const cli_topo_options *options);
 

@@ -1,20 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a communicator of all GPUs on a backend and holds its teams against what the topology says.
+/* Opens a communicator of all GPUs on a backend, has it explained, and holds its teams against what the
+ * topology says.
  */
 #include "cli.h"
 #include "cli_topo.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COMMAND "topo"
 
 typedef struct comparing {
     const ist_topology *topology;
+    const ist_explain_desc *asked; /* NULL: nothing is to be explained */
     ist_topology_policy policy;
     ist_topology_comparison found;
+    char *text;   /* the explanation */
+    bool is_here; /* rank 0 ran in this process */
 } comparing;
+
+static ist_status explain(ist_comm *comm, const ist_explain_desc *asked, char **text)
+{
+    size_t needed = 0;
+    ist_status status = ist_comm_explain(comm, asked, NULL, 0, &needed);
+    char *made = status == IST_OK ? malloc(needed) : NULL;
+    if (made != NULL) {
+        status = ist_comm_explain(comm, asked, made, needed, NULL);
+    }
+    *text = made;
+    return status == IST_OK && made == NULL ? IST_ERR_MEMORY : status;
+}
 
 static ist_status rank_main(ist_world *world, void *arg)
 {
@@ -26,7 +43,11 @@ static ist_status rank_main(ist_world *world, void *arg)
         return status;
     }
     if (ist_world_rank(world) == 0) {
+        self->is_here = true;
         status = ist_topology_compare(self->topology, &self->policy, comm, &self->found);
+        if (status == IST_OK && self->asked != NULL) {
+            status = explain(comm, self->asked, &self->text);
+        }
     }
     ist_status closed = ist_comm_close(comm);
     return status != IST_OK ? status : closed;
@@ -45,10 +66,23 @@ static void say(const ist_topology_comparison *found)
     }
 }
 
-int cli_topo_compare(const ist_topology *topology, const cli_topo_options *options)
+static int result_say(const comparing *self, const char *backend)
+{
+    if (!self->is_here) { /* another process has said it */
+        return CLI_OK;
+    }
+    if (self->text != NULL) {
+        printf("%s%s says\n", self->text, backend);
+    }
+    say(&self->found);
+    return self->found.difference_count == 0 ? cli_put(COMMAND, "") : CLI_FAILED;
+}
+
+int cli_topo_compare(const ist_topology *topology, const cli_topo_options *options,
+                     const ist_explain_desc *asked)
 {
     ist_topology_info info = {.size = sizeof info};
-    comparing self = {.topology = topology, .policy = cli_topo_policy(options)};
+    comparing self = {.topology = topology, .asked = asked, .policy = cli_topo_policy(options)};
     self.found.size = sizeof self.found;
     ist_status status = ist_topology_query(topology, &info);
     if (status != IST_OK || info.gpu_count == 0) {
@@ -65,9 +99,9 @@ int cli_topo_compare(const ist_topology *topology, const cli_topo_options *optio
         return cli_failed(COMMAND, "%s", cli_error_text(status));
     }
     status = ist_world_run(&desc, rank_main, &self, NULL);
-    if (status != IST_OK) {
-        return cli_failed(COMMAND, "%s: %s", options->backend, cli_error_text(status));
-    }
-    say(&self.found);
-    return self.found.difference_count == 0 ? cli_put(COMMAND, "") : CLI_FAILED;
+    int result = status == IST_OK
+                     ? result_say(&self, options->backend)
+                     : cli_failed(COMMAND, "%s: %s", options->backend, cli_error_text(status));
+    free(self.text);
+    return result;
 }

@@ -346,6 +346,18 @@ FIELD(ist_backend_coll_info, reason, 16);
 FIELD(ist_backend_coll_info, estimate_reason, 24);
 BYTES(ist_backend_coll_info, 32);
 
+FIELD(ist_backend_ground, topology, 0);
+FIELD(ist_backend_ground, lsa_size_max, 8);
+FIELD(ist_backend_ground, peer_access, 12);
+FIELD(ist_backend_ground, gin_off, 16);
+FIELD(ist_backend_ground, gin_known, 20);
+FIELD(ist_backend_ground, gin, 24);
+FIELD(ist_backend_ground, maps_known, 28);
+FIELD(ist_backend_ground, rank_count, 32);
+FIELD(ist_backend_ground, reserved, 36);
+FIELD(ist_backend_ground, source, 40);
+BYTES(ist_backend_ground, 1064);
+
 /* coll.h */
 FIELD(ist_coll_info, size, 0);
 FIELD(ist_coll_info, opened, 4);

@@ -6,6 +6,7 @@
 #include "ist_group.h"
 
 #include "cost_graph.h"
+#include "ist_topology.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ _Static_assert((int)IST_CONFIDENCE_DEFAULT == (int)COST_DEFAULTED, "confidence i
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-/* Ranks and teams as the communicator has them, the rest as described. */
+/* Ranks and teams as the communicator has them, the rest as described, else as its machines are. */
 static ist_status meet_comm(ist_comm *comm, bool described, ist_group *group)
 {
     ist_comm_info info = {.size = sizeof(info)};
@@ -42,6 +43,7 @@ static ist_status meet_comm(ist_comm *comm, bool described, ist_group *group)
         }
         return IST_OK;
     }
+    IST_RETURN_IF_ERROR(ist_comm_links(comm, BEGIN, &group->machine, &group->links));
     group->machine.node_count = info.rank_count / info.lsa_size;
     group->machine.gpus_per_node = info.lsa_size;
     group->machine.domain = info.lsa_size;

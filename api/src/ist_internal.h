@@ -80,6 +80,7 @@ struct ist_world {
     bool has_devcomm; /* the backend has device communicators at all */
     bool has_windows;
     bool has_coll;       /* native collectives */
+    bool has_ground;     /* communicators tell what they chose by */
     ist_backend_ops ops; /* completed; every slot is callable */
     struct ist_layer *layers;
     const char *backend_name;

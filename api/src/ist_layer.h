@@ -61,5 +61,6 @@ void ist_layers_free(ist_world *world);
 bool ist_backend_has_windows(const ist_backend_ops *ops);
 bool ist_backend_has_devcomm(const ist_backend_ops *ops);
 bool ist_backend_has_coll(const ist_backend_ops *ops);
+bool ist_backend_has_ground(const ist_backend_ops *ops);
 
 #endif

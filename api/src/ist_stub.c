@@ -75,6 +75,11 @@ bool ist_backend_has_devcomm(const ist_backend_ops *ops)
     return ops->devcomm_open != stub_devcomm_open;
 }
 
+bool ist_backend_has_ground(const ist_backend_ops *ops)
+{
+    return ops->comm_ground != stub_comm_ground;
+}
+
 bool ist_backend_has_coll(const ist_backend_ops *ops)
 {
     return ops->coll_info != stub_coll_info && ops->coll_open != stub_coll_open &&

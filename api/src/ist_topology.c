@@ -144,9 +144,23 @@ static ist_status check_rank(uint64_t rank, uint64_t count, const char *argument
                           count == 0 ? " (no GPU was found: name a file or a cluster line)" : "");
 }
 
+static ist_status able_take(const ist_topology_able *able, const char *operation, topo_able *taken)
+{
+    ist_topology_able copy = {0};
+    IST_RETURN_IF_ERROR(
+        ist_desc_read(NULL, able, sizeof(*able), &copy, sizeof(copy), "policy.able", operation));
+    IST_RETURN_IF_ERROR(ist_check_reserved(NULL, &copy.reserved, sizeof(copy.reserved),
+                                           "policy.able.reserved", operation));
+    *taken = (topo_able){.maps = copy.maps,
+                         .gin = (topo_gin)copy.gin,
+                         .gin_reason = copy.gin_reason != NULL ? copy.gin_reason : "",
+                         .gin_known = copy.gin_known != 0};
+    return IST_OK;
+}
+
 /* Checks every rank's GPU, so that nothing below has to. */
-static ist_status policy_take(const topo_graph *graph, const ist_topology_policy *policy,
-                              const char *operation, topo_policy *taken)
+ist_status ist_topology_policy_take(const topo_graph *graph, const ist_topology_policy *policy,
+                                    const char *operation, topo_policy *taken, topo_able *able)
 {
     ist_topology_policy copy = {0};
     if (policy != NULL) {
@@ -170,6 +184,10 @@ static ist_status policy_take(const topo_graph *graph, const ist_topology_policy
                            .lsa_max = copy.lsa_size_max,
                            .pcie_max = (topo_path_type)copy.peer_access,
                            .gin_off = copy.gin_off != 0};
+    if (copy.able != NULL) {
+        IST_RETURN_IF_ERROR(able_take(copy.able, operation, able));
+        taken->able = able;
+    }
     return IST_OK;
 }
 
@@ -178,11 +196,13 @@ ist_status ist_topology_choose(const ist_topology *topology, const ist_topology_
 {
     static const char operation[] = "topology.choose";
     topo_policy taken;
+    topo_able able;
     topo_choice choice;
     IST_RETURN_IF_ERROR(ist_check_pointer(NULL, topology, "topology", operation));
     IST_RETURN_IF_ERROR(ist_check_pointer(NULL, pair, "pair", operation));
     IST_RETURN_IF_ERROR(ist_out_check(NULL, pair, "pair", operation));
-    IST_RETURN_IF_ERROR(policy_take(topology->graph, policy, operation, &taken));
+    IST_RETURN_IF_ERROR(
+        ist_topology_policy_take(topology->graph, policy, operation, &taken, &able));
     uint32_t count = topo_policy_ranks(topology->graph, &taken);
     IST_RETURN_IF_ERROR(check_rank(rank_a, count, "rank_a", operation));
     IST_RETURN_IF_ERROR(check_rank(rank_b, count, "rank_b", operation));
@@ -233,7 +253,7 @@ static ist_status check_text(const char *text, size_t capacity, const size_t *ne
 
 static ist_status explain_desc_take(const topo_graph *graph, const ist_explain_desc *desc,
                                     const char *operation, ist_explain_desc *copy,
-                                    topo_policy *policy)
+                                    topo_policy *policy, topo_able *able)
 {
     *copy = (ist_explain_desc){.rank_a = IST_RANK_NONE, .rank_b = IST_RANK_NONE};
     if (desc != NULL) {
@@ -242,7 +262,7 @@ static ist_status explain_desc_take(const topo_graph *graph, const ist_explain_d
         IST_RETURN_IF_ERROR(ist_check_reserved(NULL, &copy->reserved, sizeof(copy->reserved),
                                                "desc.reserved", operation));
     }
-    IST_RETURN_IF_ERROR(policy_take(graph, copy->policy, operation, policy));
+    IST_RETURN_IF_ERROR(ist_topology_policy_take(graph, copy->policy, operation, policy, able));
     uint32_t count = topo_policy_ranks(graph, policy);
     if (copy->rank_a != IST_RANK_NONE || copy->rank_b != IST_RANK_NONE) {
         IST_RETURN_IF_ERROR(check_rank((uint32_t)copy->rank_a, count, "desc.rank_a", operation));
@@ -257,10 +277,11 @@ ist_status ist_topology_explain(const ist_topology *topology, const ist_explain_
     static const char operation[] = "topology.explain";
     ist_explain_desc copy;
     topo_policy policy;
+    topo_able able;
     topo_text made = {0};
     IST_RETURN_IF_ERROR(ist_check_pointer(NULL, topology, "topology", operation));
     IST_RETURN_IF_ERROR(check_text(text, capacity, needed, operation));
-    IST_RETURN_IF_ERROR(explain_desc_take(topology->graph, desc, operation, &copy, &policy));
+    IST_RETURN_IF_ERROR(explain_desc_take(topology->graph, desc, operation, &copy, &policy, &able));
     if (copy.rank_a != IST_RANK_NONE) {
         topo_explain_pair(topology->graph, &policy, (uint32_t)copy.rank_a, (uint32_t)copy.rank_b,
                           &made);
@@ -359,6 +380,7 @@ ist_status ist_topology_cluster(const ist_topology *topology, const ist_topology
 {
     static const char operation[] = "topology.cluster";
     topo_policy taken;
+    topo_able able;
     cost_machine machine;
     cost_profile links;
     ist_cluster cluster;
@@ -366,7 +388,8 @@ ist_status ist_topology_cluster(const ist_topology *topology, const ist_topology
     char line[1024];
     IST_RETURN_IF_ERROR(ist_check_pointer(NULL, topology, "topology", operation));
     IST_RETURN_IF_ERROR(check_text(text, capacity, needed, operation));
-    IST_RETURN_IF_ERROR(policy_take(topology->graph, policy, operation, &taken));
+    IST_RETURN_IF_ERROR(
+        ist_topology_policy_take(topology->graph, policy, operation, &taken, &able));
     IST_RETURN_IF_ERROR(cost_of_graph(topology->graph, &machine, &links));
     taken.ranks = NULL;
     taken.rank_count = 0;
@@ -390,11 +413,13 @@ ist_status ist_topology_compare(const ist_topology *topology, const ist_topology
 {
     static const char operation[] = "topology.compare";
     topo_policy taken;
+    topo_able able;
     ist_comm_info info = {.size = sizeof(info)};
     IST_RETURN_IF_ERROR(ist_check_pointer(NULL, topology, "topology", operation));
     IST_RETURN_IF_ERROR(ist_check_pointer(NULL, comparison, "comparison", operation));
     IST_RETURN_IF_ERROR(ist_out_check(NULL, comparison, "comparison", operation));
-    IST_RETURN_IF_ERROR(policy_take(topology->graph, policy, operation, &taken));
+    IST_RETURN_IF_ERROR(
+        ist_topology_policy_take(topology->graph, policy, operation, &taken, &able));
     IST_RETURN_IF_ERROR(ist_comm_query(comm, &info));
     uint32_t gpus = topo_gpu_count(topology->graph);
     if (taken.rank_count == 0) {

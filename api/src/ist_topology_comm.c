@@ -60,6 +60,19 @@ static uint32_t gpu_named(const topo_graph *graph, const char *uuid)
     return TOPO_NONE;
 }
 
+ist_status ist_topology_gpus(const ist_topology *topology, const char *const *uuids, uint32_t count,
+                             uint32_t *gpus)
+{
+    static const char operation[] = "topology.gpus";
+    IST_RETURN_IF_ERROR(ist_check_pointer(NULL, topology, "topology", operation));
+    IST_RETURN_IF_ERROR(ist_check_pointer(NULL, uuids, "uuids", operation));
+    IST_RETURN_IF_ERROR(ist_check_pointer(NULL, gpus, "gpus", operation));
+    for (uint32_t i = 0; i < count; i++) {
+        gpus[i] = gpu_named(topology->graph, uuids[i]);
+    }
+    return IST_OK;
+}
+
 /* GPUs of the ranks; false: one of them is not in the topology, which is said. */
 static bool gpus_find(const topo_graph *graph, const ist_topology_formed *formed, uint32_t *gpus)
 {
@@ -134,5 +147,35 @@ ist_status ist_topology_announce(const char *usual, const ist_topology_formed *f
     if (comparison != NULL) {
         ist_out_write(comparison, &full, sizeof(full));
     }
+    return IST_OK;
+}
+
+/* ------------------------------------------------------------------------------------ deciding */
+
+#define DECIDE "topology.decide"
+ist_status ist_topology_decide(const ist_topology *topology, const ist_topology_policy *policy,
+                               uint32_t warn, ist_topology_decision *decision)
+{
+    topo_policy taken;
+    topo_able able;
+    topo_report report;
+    IST_RETURN_IF_ERROR(ist_check_pointer(NULL, topology, "topology", DECIDE));
+    IST_RETURN_IF_ERROR(ist_check_pointer(NULL, policy, "policy", DECIDE));
+    IST_RETURN_IF_ERROR(ist_check_pointer(NULL, decision, "decision", DECIDE));
+    IST_RETURN_IF_ERROR(ist_out_check(NULL, decision, "decision", DECIDE));
+    const topo_graph *graph = topology->graph;
+    IST_RETURN_IF_ERROR(ist_topology_policy_take(graph, policy, DECIDE, &taken, &able));
+    const topo_formed found = topo_comm_predict(graph, &taken);
+    topo_policy alone = taken;
+    alone.able = NULL;
+    topo_comm_compare(graph, &alone, &found, false, &report);
+    if (warn != 0 && report.difference_count > 0) {
+        ist_topology_warn(graph, &found, &report);
+    }
+    const ist_topology_decision full = {.lsa_size = found.lsa_size,
+                                        .gin = (ist_gin_kind)found.gin,
+                                        .difference_count = report.difference_count,
+                                        .gin_reason = found.gin_reason};
+    ist_out_write(decision, &full, sizeof(full));
     return IST_OK;
 }

@@ -141,6 +141,7 @@ static ist_status set_up_rank(run *state, ist_world *world, const ist_backend_op
     world->has_windows = ist_backend_has_windows(&world->ops);
     world->has_devcomm = ist_backend_has_devcomm(&world->ops);
     world->has_coll = ist_backend_has_coll(&world->ops);
+    world->has_ground = ist_backend_has_ground(&world->ops);
     IST_RETURN_IF_ERROR(ist_layers_push(world));
     world->object.magic = IST_MAGIC(IST_KIND_WORLD);
     return IST_OK;

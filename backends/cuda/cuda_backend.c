@@ -96,6 +96,7 @@ static const ist_backend_ops cuda_ops = {
     .coll_enqueue = cuda_coll_enqueue,
     .coll_status = cuda_coll_status,
     .coll_estimate = cuda_coll_estimate,
+    .comm_ground = cuda_comm_ground,
 };
 
 extern const ist_backend ist_backend_cuda;

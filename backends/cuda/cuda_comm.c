@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Communicators: members meet by id, learn where the others run, agree on load/store teams, and
+ * Communicators: members meet by id, learn where the others run, choose how they reach each other, and
  * exchange bytes.
  */
 #include "cuda_comm.h"
@@ -118,6 +118,7 @@ ist_status cuda_comm_gather(cuda_comm *comm, const void *send, size_t bytes, int
 
 static void comm_free(cuda_comm *comm)
 {
+    cuda_choice_close(comm);
     ist_free(comm->places);
     ist_free(comm);
 }
@@ -147,33 +148,17 @@ static ist_status comm_join(cuda_comm *comm, const ist_backend_comm_desc *desc)
     return IST_OK;
 }
 
-static ist_status agree_on_team(cuda_comm *comm)
-{
-    cuda_call call;
-    size_t words = CUDA_WORDS(comm->rank_count);
-    uint64_t *reach = ist_alloc(words, sizeof(*reach));
-    if (reach == NULL) {
-        return cuda_fail_memory(comm->owner, "a set of peers");
-    }
-    cuda_team_reach(comm, reach);
-    ist_status status = cuda_comm_gather(comm, reach, words * sizeof(*reach), -1, &call);
-    ist_free(reach);
-    IST_RETURN_IF_ERROR(status);
-    comm->lsa_size = cuda_team_size(comm, (const uint64_t *)(const void *)call.round->data);
-    comm->lsa_rank = comm->rank % comm->lsa_size;
-    cuda_comm_release(comm, &call);
-    return IST_OK;
-}
-
 /* NCCL is opened only where load and store do not reach. */
 static ist_status open_network(cuda_comm *comm)
 {
-    if (comm->lsa_size < comm->rank_count) {
+    static const char alone[] =
+        "all ranks are in one load/store team, the network is not opened for it";
+    static const char off[] = "GIN is switched off (NCCL_GIN_ENABLE=0)";
+    bool several = comm->lsa_size < comm->rank_count;
+    if (several && comm->choice.gin_off == 0) {
         return cuda_nccl_open(comm);
     }
-    static const char reason[] =
-        "all ranks are in one load/store team, the network is not opened for it";
-    memcpy(comm->gin_reason, reason, sizeof(reason));
+    memcpy(comm->gin_reason, several ? off : alone, several ? sizeof(off) : sizeof(alone));
     return IST_OK;
 }
 
@@ -206,13 +191,13 @@ static ist_status comm_open(cuda_rank *rank, const ist_backend_comm_desc *desc, 
         comm_free(comm);
         return status;
     }
-    status = agree_on_team(comm);
+    status = cuda_choice_open(comm);
     if (status == IST_OK) {
         status = open_network(comm);
     }
-    if (status == IST_OK && comm->rank == 0 && rank->index == 0 && !rank->compared) {
+    if (status == IST_OK) {
+        status = cuda_choice_tell(comm, rank->index == 0 && !rank->compared);
         rank->compared = true;
-        status = cuda_comm_announce(comm);
     }
     comm->next = rank->comms;
     rank->comms = comm;

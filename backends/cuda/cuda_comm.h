@@ -51,6 +51,17 @@ typedef struct cuda_devcomm {
     cuda_nccl_devcomm *nccl;
 } cuda_devcomm;
 
+/* What a communicator's ways are chosen by. */
+typedef struct cuda_choice {
+    const struct ist_topology *topology; /* of the world, or `own` */
+    struct ist_topology *own; /* of the ranks alone, where no topology knows their GPUs */
+    uint32_t *gpus;           /* [rank_count] in the topology */
+    uint64_t *maps;           /* [rank_count][CUDA_WORDS(rank_count)]: a row maps … */
+    uint32_t lsa_size_max;    /* of all ranks; 0: no limit */
+    uint32_t peer_access;     /* ist_path: worst one for load/store */
+    uint32_t gin_off;
+} cuda_choice;
+
 typedef struct cuda_comm {
     struct cuda_comm *next;
     cuda_rank *owner;
@@ -66,7 +77,10 @@ typedef struct cuda_comm {
     cuda_chunk *table_chunk; /* [CUDA_WINDOW_COUNT_MAX][2][lsa_size] members for device code */
     CUdeviceptr table;
     cuda_devcomm *devcomms;
-    cuda_nccl *nccl; /* NULL: no GIN */
+    cuda_choice choice;
+    cuda_nccl *nccl;        /* NULL: no GIN */
+    uint32_t gin_kind;      /* ist_gin_kind, equal on all ranks */
+    uint32_t nccl_lsa_size; /* of NCCL's own teams; 0: it was not asked */
     char gin_reason[256];
     struct cuda_coll *coll; /* native collectives, NULL: not opened */
 } cuda_comm;
@@ -92,16 +106,19 @@ void cuda_comm_release(cuda_comm *comm, cuda_call *call);
 
 /* ---- cuda_choice.c --------------------------------------------------------------------------- */
 
-/* Warns where teams or GIN are not what the topology of the machine says. */
-ist_status cuda_comm_announce(const cuda_comm *comm);
+/* Chooses load/store teams, and whether GIN may be used, alike on all ranks. Collective. */
+ist_status cuda_choice_open(cuda_comm *comm);
+void cuda_choice_close(cuda_comm *comm);
+/* Rank 0 says what was chosen and what is not there; `first`: and where the topology says otherwise. */
+ist_status cuda_choice_tell(const cuda_comm *comm, bool first);
+ist_status cuda_comm_ground(void *self, uint64_t number, ist_backend_ground *ground, uint32_t *gpus,
+                            uint64_t *maps);
 
 /* ---- cuda_team.c ----------------------------------------------------------------------------- */
 
 void cuda_place_fill(const cuda_rank *rank, uint32_t lsa_size_max, cuda_place *place);
 /* Which members' memory this rank can map: a bit each. */
 void cuda_team_reach(const cuda_comm *comm, uint64_t *reach);
-/* The size of load/store teams: contiguous blocks, equal on all ranks. rows: reach of each. */
-uint32_t cuda_team_size(const cuda_comm *comm, const uint64_t *rows);
 
 /* ---- cuda_peer.c ----------------------------------------------------------------------------- */
 

@@ -110,8 +110,9 @@ static ist_status network_open(opening *open, size_t *bytes)
         return IST_OK;
     }
     if (comm->nccl == NULL) {
-        return ist_raise(IST_ERR_UNSUPPORTED, NULL, "rank %u has no GIN: %s", comm->rank,
-                         comm->gin_reason);
+        uint32_t peer = (comm->rank - comm->lsa_rank + comm->lsa_size) % comm->rank_count;
+        return ist_raise(IST_ERR_UNSUPPORTED, NULL, "ranks %u and %u have no GIN between them: %s",
+                         comm->rank, peer, comm->gin_reason);
     }
     size_t errors_bytes = comm->rank_count * sizeof(*dev->peer_errors);
     IST_RETURN_IF_ERROR(cuda_pinned_take(comm->owner, errors_bytes, &dev->errors));

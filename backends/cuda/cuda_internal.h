@@ -79,13 +79,15 @@ typedef struct cuda_import {
 
 /* The ranks of this process. */
 typedef struct cuda_world {
-    pthread_mutex_t lock; /* of the chunks */
+    pthread_mutex_t lock; /* of the chunks, and of the topology */
     cuda_chunk *chunks;
     uint32_t rank_count; /* of the world */
     bool threads;        /* all ranks live here */
     uint32_t device_count;
     CUdevice devices[CUDA_DEVICE_COUNT_MAX]; /* that ranks of this process may use */
     uint64_t deadline_ns;
+    struct ist_topology *topology; /* of this machine, NULL: none; under the lock */
+    bool topology_asked;
 } cuda_world;
 
 /* A pinned host buffer on its way; free again when its event is reached. */
@@ -328,6 +330,11 @@ static inline ist_status cuda_captured(const cuda_rank *rank, const cuda_stream 
     }
     return status;
 }
+
+/* cuda_choice.c */
+/* Of this machine, NULL: none. Read when it is first asked for, which takes milliseconds: before ranks
+ * wait for each other. */
+const struct ist_topology *cuda_topology(const cuda_rank *rank);
 
 /* cuda_kernel.c */
 /* Loads all images into the rank's context, so that no launch ever loads code. */

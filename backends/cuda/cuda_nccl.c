@@ -499,43 +499,80 @@ static void give_up(cuda_nccl *nccl, cuda_nccl_devcomm *devcomm, ncclResult_t re
     }
 }
 
+/* What a rank has found out about GIN. */
+typedef struct finding {
+    uint32_t has;
+    uint32_t kind; /* NCCL's number */
+    uint32_t lsa_size;
+    uint32_t reserved;
+} finding;
+
 /* NCCL 2.28 tells whether it has GIN only when it is asked for. */
-static bool try_gin(cuda_comm *comm)
+static void try_gin(cuda_comm *comm, finding *found)
 {
     cuda_nccl_devcomm *trial = NULL;
     trial = ist_alloc(1, sizeof(*trial) + abi->bytes);
     if (trial == NULL) {
         snprintf(comm->gin_reason, sizeof(comm->gin_reason), "no host memory to try GIN");
-        return false;
+        return;
     }
     ncclComm_t nccl = comm->nccl->comm;
     ncclResult_t result =
         abi->create(nc.create, nccl, TRIAL_COUNT, TRIAL_COUNT, TRIAL_COUNT, trial->image);
     result = settle(nccl, result, deadline_of(comm));
     if (result == ncclSuccess) {
+        abi->read(trial->image, &found->lsa_size, &found->kind);
+        found->has = 1;
         (void)nc.destroy(nccl, trial->image);
     } else {
         describe(comm, "ncclDevCommCreate", result);
     }
     give_up(comm->nccl, trial, result);
-    return result == ncclSuccess;
 }
 
-static ist_status all_have_gin(cuda_comm *comm, bool own, bool *all)
+static ist_status raise_kinds(const cuda_comm *comm, uint32_t peer, const finding *own,
+                              const finding *other)
 {
-    cuda_call call;
-    int64_t word = own ? 1 : 0;
-    IST_RETURN_IF_ERROR(cuda_comm_gather(comm, &word, sizeof(word), -1, &call));
+    ist_error details = {.rank = (int32_t)comm->rank,
+                         .peer = (int32_t)peer,
+                         .object = "gin",
+                         .operation = "comm.open",
+                         .expected = own->kind,
+                         .observed = other->kind};
+    return ist_raise(IST_ERR_MISMATCH, &details,
+                     "rank 0 has GIN of kind %u and NCCL teams of %u, rank %u of kind %u and teams "
+                     "of %u: NCCL_GIN_TYPE and NCCL_LSA_TEAM_SIZE have to be equal",
+                     own->kind, own->lsa_size, peer, other->kind, other->lsa_size);
+}
+
+static ist_status findings_read(cuda_comm *comm, const finding *rows, bool own, bool *all)
+{
     *all = true;
     for (uint32_t peer = 0; peer < comm->rank_count; ++peer) {
-        bool has = ((const int64_t *)(const void *)call.round->data)[peer] != 0;
+        bool has = rows[peer].has != 0;
         if (!has && own && *all) {
             snprintf(comm->gin_reason, sizeof(comm->gin_reason), "rank %u has no GIN", peer);
         }
         *all = *all && has;
     }
-    cuda_comm_release(comm, &call);
+    for (uint32_t peer = 1; *all && peer < comm->rank_count; ++peer) {
+        if (rows[peer].kind != rows[0].kind || rows[peer].lsa_size != rows[0].lsa_size) {
+            return raise_kinds(comm, peer, &rows[0], &rows[peer]);
+        }
+    }
+    comm->gin_kind = *all ? rows[0].kind : 0;
+    comm->nccl_lsa_size = *all ? rows[0].lsa_size : 0;
     return IST_OK;
+}
+
+static ist_status all_have_gin(cuda_comm *comm, const finding *own, bool *all)
+{
+    cuda_call call;
+    IST_RETURN_IF_ERROR(cuda_comm_gather(comm, own, sizeof(*own), -1, &call));
+    ist_status status =
+        findings_read(comm, (const finding *)(const void *)call.round->data, own->has != 0, all);
+    cuda_comm_release(comm, &call);
+    return status;
 }
 
 static void nccl_new(cuda_comm *comm)
@@ -563,8 +600,11 @@ static ist_status open_with(cuda_comm *comm)
     }
     nccl_new(comm);
     keep_plugins(comm);
-    bool own = comm->nccl != NULL && init_comm(comm, &id) && try_gin(comm);
-    ist_status status = all_have_gin(comm, own, &all);
+    finding own = {.has = 0};
+    if (comm->nccl != NULL && init_comm(comm, &id)) {
+        try_gin(comm, &own);
+    }
+    ist_status status = all_have_gin(comm, &own, &all);
     if (status != IST_OK || !all) {
         cuda_nccl_close(comm);
     } else {

@@ -33,8 +33,27 @@ ncclResult_t create_devcomm(cuda_nccl_create_fn create, ncclComm_t comm, unsigne
     return create(comm, &requirements, devcomm);
 }
 
+/* The field has two names; 0 is an int, so that the first one there is taken. */
+template <typename Comm>
+auto kind_of(const Comm &comm, int) -> decltype(comm.ginNetDeviceTypes[0] + 0u)
+{
+    return comm.ginNetDeviceTypes[0];
+}
+
+template <typename Comm> unsigned kind_of(const Comm &comm, long)
+{
+    return comm.ginTypes[0];
+}
+
+void read_devcomm(const void *devcomm, unsigned *lsa_size, unsigned *gin_kind)
+{
+    const ncclDevComm *from = static_cast<const ncclDevComm *>(devcomm);
+    *lsa_size = static_cast<unsigned>(from->lsaSize);
+    *gin_kind = kind_of(*from, 0);
+}
+
 } // namespace
 
 extern "C" const cuda_nccl_abi CUDA_NCCL_ABI;
 const cuda_nccl_abi CUDA_NCCL_ABI = {"nccl-" TEXT(NCCL_MAJOR) "." TEXT(NCCL_MINOR),
-                                     sizeof(ncclDevComm), create_devcomm};
+                                     sizeof(ncclDevComm), create_devcomm, read_devcomm};

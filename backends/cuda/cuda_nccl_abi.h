@@ -22,6 +22,8 @@ typedef struct cuda_nccl_abi {
     /* Calls ncclDevCommCreate, given as `create`, for GIN with these counts. */
     ncclResult_t (*create)(cuda_nccl_create_fn create, ncclComm_t comm, unsigned context_count,
                            unsigned signal_count, unsigned counter_count, void *devcomm);
+    /* What an ncclDevComm says: members of a load/store team, kind of GIN (0: none). */
+    void (*read)(const void *devcomm, unsigned *lsa_size, unsigned *gin_kind);
 } cuda_nccl_abi;
 
 #ifdef __cplusplus

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Load/store teams: contiguous blocks of ranks on one host whose GPUs all map each other's memory.
- * Every rank brings what it can map; all compute the same answer from all rows.
+ * Where a rank runs, and whose memory it can map: what it brings to the choice of load/store teams.
  */
 #include "cuda_comm.h"
 
@@ -90,75 +89,4 @@ void cuda_team_reach(const cuda_comm *comm, uint64_t *reach)
             cuda_bit_set(reach, peer);
         }
     }
-}
-
-/* common_divisor(0, x) is x. */
-static uint32_t common_divisor(uint32_t a, uint32_t b)
-{
-    while (b != 0) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* The smallest: teams are equal everywhere; that the limits differ is for the front to tell. */
-static uint32_t limit_of_all(const cuda_comm *comm)
-{
-    uint32_t limit = 0;
-    for (uint32_t i = 0; i < comm->rank_count; ++i) {
-        uint32_t own = comm->places[i].lsa_size_max;
-        limit = own != 0 && (limit == 0 || own < limit) ? own : limit;
-    }
-    return limit;
-}
-
-/* Of the limit and the lengths of all runs of consecutive ranks on one host. */
-static uint32_t divisor_of_runs(const cuda_comm *comm, uint32_t limit)
-{
-    uint32_t size = limit;
-    uint32_t run = 0;
-    for (uint32_t i = 0; i < comm->rank_count; ++i) {
-        if (run > 0 && comm->places[i].host != comm->places[i - 1].host) {
-            size = common_divisor(size, run);
-            run = 0;
-        }
-        ++run;
-    }
-    return common_divisor(size, run);
-}
-
-static bool block_mutual(const uint64_t *rows, size_t words, uint32_t first, uint32_t size)
-{
-    for (uint32_t from = first; from < first + size; ++from) {
-        for (uint32_t to = first; to < first + size; ++to) {
-            if (!cuda_bit(rows + from * words, to)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-static bool all_mutual(const cuda_comm *comm, const uint64_t *rows, uint32_t size)
-{
-    size_t words = CUDA_WORDS(comm->rank_count);
-    for (uint32_t first = 0; first < comm->rank_count; first += size) {
-        if (!block_mutual(rows, words, first, size)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-uint32_t cuda_team_size(const cuda_comm *comm, const uint64_t *rows)
-{
-    uint32_t most = divisor_of_runs(comm, limit_of_all(comm));
-    for (uint32_t size = most; size > 1; --size) {
-        if (most % size == 0 && all_mutual(comm, rows, size)) {
-            return size;
-        }
-    }
-    return 1;
 }

@@ -7,6 +7,7 @@
 #include "cuda_begin.h"
 #include "cuda_internal.h"
 
+#include <isthmus/unstable/topology.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +89,9 @@ static ist_status member_run(member *one)
     }
     ist_status status = cuda_rank_open(rank, one->world, one->index, one->device, one->endpoint);
     bool opened = status == IST_OK;
+    if (opened) {
+        (void)cuda_topology(rank);
+    }
     status = member_begin(one, rank, status);
     if (status == IST_OK) {
         status = member_main(one, rank);
@@ -107,6 +111,12 @@ static ist_status world_init(cuda_world *world, const ist_backend_world *setup, 
     return pthread_mutex_init(&world->lock, NULL) == 0
                ? IST_OK
                : ist_raise(IST_ERR_SYSTEM, NULL, "pthread_mutex_init failed");
+}
+
+static void world_fini(cuda_world *world)
+{
+    ist_topology_close(world->topology);
+    (void)pthread_mutex_destroy(&world->lock);
 }
 
 /* Ranks that share a device add it once. */
@@ -203,7 +213,7 @@ static ist_status run_threads(const ist_backend_world *setup, uint32_t rank_coun
     if (local != NULL) {
         cuda_local_close(local);
     }
-    (void)pthread_mutex_destroy(&world.lock);
+    world_fini(&world);
     return status;
 }
 
@@ -278,7 +288,7 @@ static ist_status run_process(const ist_backend_world *setup, ist_world_result *
         int ordinal = (int)(process->rank % (uint32_t)cuda_driver_device_count());
         one.status = world_add_device(&world, ordinal, &one.device);
         one.status = one.status == IST_OK ? member_run(&one) : one.status;
-        (void)pthread_mutex_destroy(&world.lock);
+        world_fini(&world);
     }
     tell_and_hear(&one, process->rank_count, setup->deadline_ns, result);
     one.endpoint->close(one.endpoint);

@@ -78,52 +78,65 @@ static bool sim_agent_memory(sim_explore *explore, uint32_t number)
     return true;
 }
 
-static uint32_t *sim_snapshot_words(sim_explore *explore, uint32_t width)
+static __attribute__((noinline)) bool sim_snapshot_chunk(sim_explore *explore)
 {
-    if (explore->chunk_count == 0 || explore->chunk_used + width > SIM_CHUNK_WORDS) {
-        uint32_t next = explore->chunk_count == 0 ? 0 : explore->chunk_at + 1u;
-        if (next == explore->chunk_room) {
-            uint32_t room = explore->chunk_room == 0 ? 16u : explore->chunk_room * 2u;
-            uint32_t **chunks = ist_alloc(room, sizeof(*chunks));
-            if (chunks == NULL) {
-                return NULL;
-            }
-            if (explore->chunk_count > 0) {
-                memcpy(chunks, explore->chunks, explore->chunk_count * sizeof(*chunks));
-            }
-            ist_free(explore->chunks);
-            explore->chunks = chunks;
-            explore->chunk_room = room;
+    uint32_t next = explore->chunk_count == 0 ? 0 : explore->chunk_at + 1u;
+    if (next == explore->chunk_room) {
+        uint32_t room = explore->chunk_room == 0 ? 16u : explore->chunk_room * 2u;
+        uint32_t **chunks = ist_alloc(room, sizeof(*chunks));
+        if (chunks == NULL) {
+            return false;
         }
-        if (next == explore->chunk_count) {
-            explore->chunks[next] = ist_alloc(SIM_CHUNK_WORDS, sizeof(uint32_t));
-            if (explore->chunks[next] == NULL) {
-                return NULL;
-            }
-            ++explore->chunk_count;
+        if (explore->chunk_count > 0) {
+            memcpy(chunks, explore->chunks, explore->chunk_count * sizeof(*chunks));
         }
-        explore->chunk_at = next;
-        explore->chunk_used = 0;
+        ist_free(explore->chunks);
+        explore->chunks = chunks;
+        explore->chunk_room = room;
+    }
+    if (next == explore->chunk_count) {
+        explore->chunks[next] = ist_alloc(SIM_CHUNK_WORDS, sizeof(uint32_t));
+        if (explore->chunks[next] == NULL) {
+            return false;
+        }
+        ++explore->chunk_count;
+    }
+    explore->chunk_at = next;
+    explore->chunk_used = 0;
+    return true;
+}
+
+static inline uint32_t *sim_snapshot_words(sim_explore *explore, uint32_t width)
+{
+    if ((explore->chunk_count == 0 || explore->chunk_used + width > SIM_CHUNK_WORDS) &&
+        !sim_snapshot_chunk(explore)) {
+        return NULL;
     }
     uint32_t *words = explore->chunks[explore->chunk_at] + explore->chunk_used;
     explore->chunk_used += width;
     return words;
 }
 
-static sim_snapshot *sim_snapshot_new(sim_explore *explore, uint32_t *number)
+static __attribute__((noinline)) bool sim_snapshots_grow(sim_explore *explore)
 {
-    if (explore->snapshot_count >= explore->snapshot_room) {
-        uint32_t room = explore->snapshot_room == 0 ? 1024u : explore->snapshot_room * 2u;
-        sim_snapshot *table = ist_alloc(room, sizeof(*table));
-        if (table == NULL) {
-            return NULL;
-        }
-        if (explore->snapshot_room > 0) {
-            memcpy(table, explore->snapshots, explore->snapshot_count * sizeof(*table));
-        }
-        ist_free(explore->snapshots);
-        explore->snapshots = table;
-        explore->snapshot_room = room;
+    uint32_t room = explore->snapshot_room == 0 ? 1024u : explore->snapshot_room * 2u;
+    sim_snapshot *table = ist_alloc(room, sizeof(*table));
+    if (table == NULL) {
+        return false;
+    }
+    if (explore->snapshot_room > 0) {
+        memcpy(table, explore->snapshots, explore->snapshot_count * sizeof(*table));
+    }
+    ist_free(explore->snapshots);
+    explore->snapshots = table;
+    explore->snapshot_room = room;
+    return true;
+}
+
+static inline sim_snapshot *sim_snapshot_new(sim_explore *explore, uint32_t *number)
+{
+    if (explore->snapshot_count >= explore->snapshot_room && !sim_snapshots_grow(explore)) {
+        return NULL;
     }
     sim_snapshot *made = &explore->snapshots[explore->snapshot_count];
     made->width = sim_width(explore);
@@ -145,6 +158,7 @@ static void sim_races_off(sim_explore *explore)
     explore->agents_full = true;
     explore->desc.detectors_off |=
         IST_DETECTOR(IST_FINDING_RACE) | IST_DETECTOR(IST_FINDING_REUSED);
+    sim_shadow_watch(explore);
 }
 
 /* ---- agents ---------------------------------------------------------------------------------- */
@@ -174,6 +188,13 @@ ist_status sim_agents_begin(sim_explore *explore)
                                      : ist_raise(IST_ERR_MEMORY, NULL, "no memory for clocks");
 }
 
+/* Its clock has moved. */
+static inline void sim_agent_now(sim_agent *agent)
+{
+    agent->own[0] = sim_epoch_of(agent->number, agent->clock[agent->number], SIM_WEAK);
+    agent->own[1] = sim_epoch_of(agent->row_number, agent->clock[agent->row_number], SIM_WEAK);
+}
+
 uint32_t sim_agent_new(sim_explore *explore, sim_agent_kind kind, sim_rank *rank, int32_t block)
 {
     uint32_t number = explore->agent_count;
@@ -185,8 +206,9 @@ uint32_t sim_agent_new(sim_explore *explore, sim_agent_kind kind, sim_rank *rank
     sim_agent *agent = &explore->agents[number];
     agent->kind = kind;
     agent->number = number;
-    agent->row_number = kind == SIM_AGENT_BLOCK ? number + 1u : number;
+    agent->row_number = number;
     agent->rank = rank;
+    agent->home = kind == SIM_AGENT_NETWORK ? NULL : rank;
     agent->other = NULL;
     agent->block = block;
     agent->kernel = kind == SIM_AGENT_HOST     ? "host"
@@ -197,12 +219,26 @@ uint32_t sim_agent_new(sim_explore *explore, sim_agent_kind kind, sim_rank *rank
     agent->poll.object = 0;
     agent->poll.times = 0;
     agent->rows = false;
-    agent->row_clock = 1;
+    agent->row_synced = 0;
     memset(agent->released, 0, sizeof(agent->released));
     memset(agent->acquired_any, 0, sizeof(agent->acquired_any));
     memset(agent->clock, 0, explore->clock_room * 3u * sizeof(*agent->clock));
     agent->clock[0] = 1; /* what was there before */
     agent->clock[number] = 1;
+    sim_agent_now(agent);
+    return number;
+}
+
+uint32_t sim_agent_block(sim_explore *explore, sim_rank *rank, int32_t block)
+{
+    uint32_t number = sim_agent_new(explore, SIM_AGENT_BLOCK, rank, block);
+    uint32_t rows = sim_agent_new(explore, SIM_AGENT_BLOCK, rank, block);
+    sim_agent *agent = &explore->agents[number];
+    if (rows == number + 1u && agent->row_number == number) {
+        agent->row_number = rows;
+        agent->clock[rows] = 1;
+        sim_agent_now(agent);
+    }
     return number;
 }
 
@@ -234,6 +270,7 @@ uint32_t sim_agent_network(sim_explore *explore, sim_rank *rank, sim_rank *other
     memset(agent->clock, 0, explore->clock_room * sizeof(*agent->clock));
     agent->clock[0] = 1;
     agent->clock[number] = now & SIM_CLOCK_MAX;
+    sim_agent_now(agent);
     return number;
 }
 
@@ -270,6 +307,17 @@ static void sim_agent_tick(sim_explore *explore, sim_agent *agent)
         return;
     }
     ++*own;
+    ++agent->own[0];
+    agent->own[1] += agent->row_number == agent->number;
+}
+
+/* Rows since the last sync are not covered, though the agent itself knows them. */
+static inline uint32_t sim_rows_hide(sim_agent *agent)
+{
+    uint32_t *rows = &agent->clock[agent->row_number];
+    uint32_t own = *rows;
+    *rows = agent->row_number != agent->number ? agent->row_synced : own;
+    return own;
 }
 
 uint32_t sim_agent_release(sim_explore *explore, uint32_t number)
@@ -281,6 +329,9 @@ uint32_t sim_agent_release(sim_explore *explore, uint32_t number)
         return 0;
     }
     memcpy(snapshot->clock, agent->clock, snapshot->width * sizeof(*snapshot->clock));
+    if (agent->row_number != number) {
+        snapshot->clock[agent->row_number] = agent->row_synced;
+    }
     snapshot->agent = number;
     snapshot->at = agent->clock[number];
     sim_agent_tick(explore, agent);
@@ -349,7 +400,9 @@ void sim_agent_order(sim_explore *explore, uint32_t from, uint32_t to)
     sim_agent *source = &explore->agents[from];
     sim_agent *target = &explore->agents[to];
     sim_agent_sync(explore, from);
+    uint32_t rows = sim_rows_hide(source);
     sim_clock_join(target->clock, source->clock, sim_width(explore));
+    source->clock[source->row_number] = rows;
     sim_agent_tick(explore, source);
 }
 
@@ -360,12 +413,17 @@ void sim_agent_sync(sim_explore *explore, uint32_t number)
         return;
     }
     agent->rows = false;
-    agent->clock[number + 1u] = agent->row_clock;
-    if (agent->row_clock + 2u >= SIM_CLOCK_MAX) {
+    if (agent->row_number == number) {
+        return;
+    }
+    uint32_t *clock = &agent->clock[agent->row_number];
+    agent->row_synced = *clock;
+    if (*clock + 2u >= SIM_CLOCK_MAX) {
         sim_races_off(explore);
         return;
     }
-    ++agent->row_clock;
+    ++*clock;
+    ++agent->own[1];
 }
 
 void sim_agent_fence(sim_explore *explore, uint32_t number, ist_order order, ist_scope scope)

@@ -638,6 +638,27 @@ static ist_status sim_op_coll_status(void *self, uint64_t number, ist_error *why
     return rank->dead ? IST_ERR_KILLED : sim_coll_status(sim_object(number), why);
 }
 
+/* ---- explaining ------------------------------------------------------------------------------ */
+
+/* The cluster's line, from which topo_cluster_choose() says what its graph says. */
+static ist_status sim_op_comm_ground(void *self, uint64_t number, ist_backend_ground *ground,
+                                     uint32_t *gpus, uint64_t *maps)
+{
+    const sim_comm *comm = ((const sim_member *)sim_object(number))->comm;
+    (void)maps;
+    if (((const sim_rank *)self)->dead) {
+        SIM_CALL((sim_rank *)self);
+    } /* else asking takes no time */
+    *ground = (ist_backend_ground){.lsa_size_max = comm->lsa_size_max,
+                                   .gin_known = 1,
+                                   .gin = (uint32_t)comm->choice.gin,
+                                   .rank_count = comm->rank_count};
+    for (uint32_t i = 0; i < comm->rank_count; ++i) {
+        gpus[i] = comm->members[i].rank->index;
+    }
+    return ist_cluster_print(&comm->world->cluster, ground->source, sizeof(ground->source), NULL);
+}
+
 const ist_backend_ops sim_ops = {
     .size = sizeof(sim_ops),
     .abi = IST_BACKEND_ABI,
@@ -684,6 +705,7 @@ const ist_backend_ops sim_ops = {
     .coll_enqueue = sim_op_coll_enqueue,
     .coll_status = sim_op_coll_status,
     .coll_estimate = sim_op_coll_estimate,
+    .comm_ground = sim_op_comm_ground,
 };
 
 static ist_status sim_probe(const char **reason)

@@ -90,22 +90,27 @@ uint64_t sim_choose_priority(sim_explore *explore)
                : 0;
 }
 
-static void sim_pick_keep(sim_explore *explore, uint32_t at, uint32_t pick)
+static __attribute__((noinline)) bool sim_picks_grow(sim_explore *explore)
 {
-    if (explore->pick_count == explore->pick_room) {
-        uint32_t room = explore->pick_room == 0 ? 4096u : explore->pick_room * 2u;
-        ist_choice *picks = ist_alloc(room, sizeof(*picks));
-        if (picks == NULL) {
-            return;
-        }
-        if (explore->pick_count > 0) {
-            memcpy(picks, explore->picks, explore->pick_count * sizeof(*picks));
-        }
-        ist_free(explore->picks);
-        explore->picks = picks;
-        explore->pick_room = room;
+    uint32_t room = explore->pick_room == 0 ? 4096u : explore->pick_room * 2u;
+    ist_choice *picks = ist_alloc(room, sizeof(*picks));
+    if (picks == NULL) {
+        return false;
     }
-    explore->picks[explore->pick_count++] = (ist_choice){at, pick};
+    if (explore->pick_count > 0) {
+        memcpy(picks, explore->picks, explore->pick_count * sizeof(*picks));
+    }
+    ist_free(explore->picks);
+    explore->picks = picks;
+    explore->pick_room = room;
+    return true;
+}
+
+static inline void sim_pick_keep(sim_explore *explore, uint32_t at, uint32_t pick)
+{
+    if (explore->pick_count < explore->pick_room || sim_picks_grow(explore)) {
+        explore->picks[explore->pick_count++] = (ist_choice){at, pick};
+    }
 }
 
 static uint32_t sim_replay_pick(sim_explore *explore, uint32_t at, uint32_t count)
@@ -123,7 +128,7 @@ static uint32_t sim_replay_pick(sim_explore *explore, uint32_t at, uint32_t coun
     return pick < count ? pick : 0; /* a shrunk schedule may not fit in every place */
 }
 
-static uint32_t sim_pick_done(sim_explore *explore, uint32_t at, uint32_t pick)
+static inline uint32_t sim_pick_done(sim_explore *explore, uint32_t at, uint32_t pick)
 {
     if (pick != 0) {
         sim_pick_keep(explore, at, pick);
@@ -199,7 +204,7 @@ static uint32_t sim_pct_pick(sim_explore *explore, sim_actor *self, uint32_t at)
 }
 
 /* Who runs goes on as often as was drawn; then all alternatives are equally likely. */
-static uint32_t sim_random_pick(sim_explore *explore, const sim_actor *self, uint32_t count)
+static inline uint32_t sim_random_pick(sim_explore *explore, const sim_actor *self, uint32_t count)
 {
     if (self != NULL && explore->ahead > 0) {
         --explore->ahead;
@@ -215,6 +220,10 @@ static uint32_t sim_random_pick(sim_explore *explore, const sim_actor *self, uin
 uint32_t sim_choose_move(sim_explore *explore, sim_actor *self)
 {
     uint32_t count = explore->move_count - explore->quiet_count + (self != NULL ? 1u : 0u);
+    if (explore->desc.scheduler == IST_SCHEDULER_RANDOM && explore->guide == NULL && count > 1) {
+        uint32_t at = (uint32_t)explore->points++;
+        return sim_pick_done(explore, at, sim_random_pick(explore, self, count));
+    }
     if (explore->guide != NULL) {
         uint32_t at = count > 1 ? (uint32_t)explore->points++ : 0;
         uint32_t pick = explore->guide->pick_move(explore->guide->context, explore,
@@ -227,8 +236,8 @@ uint32_t sim_choose_move(sim_explore *explore, sim_actor *self)
     uint32_t at = (uint32_t)explore->points++;
     uint32_t pick = 0;
     switch (explore->desc.scheduler) {
-    case IST_SCHEDULER_FAIR: break;
-    case IST_SCHEDULER_RANDOM: pick = sim_random_pick(explore, self, count); break;
+    case IST_SCHEDULER_FAIR:
+    case IST_SCHEDULER_RANDOM: break;
     case IST_SCHEDULER_PCT: pick = sim_pct_pick(explore, self, at); break;
     case IST_SCHEDULER_REPLAY: pick = sim_replay_pick(explore, at, count); break;
     }

@@ -231,7 +231,11 @@ ist_status sim_comm_join(sim_rank *rank, const ist_backend_comm_desc *desc, sim_
         return sim_comm_refuse_rank(comm, desc);
     }
     sim_comm_limit_team(comm, desc->lsa_size_max);
-    *member = (sim_member){.rank = rank, .comm = comm, .index = desc->rank, .open = true};
+    *member = (sim_member){.rank = rank,
+                           .comm = comm,
+                           .index = desc->rank,
+                           .deadline_ns = desc->deadline_ns,
+                           .open = true};
     sim_host_publish(rank, &comm->released);
     if (++comm->joined == comm->rank_count) {
         ist_status status = sim_comm_form(comm);
@@ -429,13 +433,16 @@ ist_status sim_comm_exchange(sim_member *member, const void *send, size_t bytes,
     return rank->dead ? IST_ERR_KILLED : IST_OK;
 }
 
-/* Only out of the exchange: whatever else the host waits for ends by itself. */
+/* Only out of the exchange, or of a close: whatever else the host waits for ends by itself. */
 void sim_member_wake(sim_member *member)
 {
     const sim_exchange *exchange = member->comm->exchange;
     sim_actor *host = exchange != NULL ? exchange->waiters : NULL;
     while (host != NULL && host != &member->rank->host) {
         host = host->next_waiter;
+    }
+    for (sim_devcomm *dev = member->devcomms; dev != NULL; dev = dev->next) {
+        host = dev->drainer != NULL ? dev->drainer : host;
     }
     if (host != NULL) {
         sim_actor_wake(host);
@@ -727,12 +734,50 @@ static void sim_resource_release(sim_comm *comm, uint32_t instance)
     }
 }
 
+/* Whether puts to peers that are not given up have yet to arrive. */
+static bool sim_devcomm_is_busy(const sim_devcomm *dev)
+{
+    const ist_dev_comm *pub = &dev->pub;
+    for (size_t i = 0; i < (size_t)pub->context_count * pub->rank_count; ++i) {
+        uint32_t peer = (uint32_t)(i % pub->rank_count);
+        if (dev->pairs[i].head != NULL &&
+            (pub->mask == NULL || ist_mask_test(pub->mask->words, peer) != 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A network that is closed under its puts loses them, though peers may wait for them; and what they go
+   to may be freed once all have closed. So who closes waits until they have arrived, for a deadline. */
+static void sim_devcomm_drain(sim_devcomm *dev)
+{
+    sim_member *member = dev->member;
+    sim_actor *host = &member->rank->host;
+    if (!sim_devcomm_is_busy(dev)) {
+        return;
+    }
+    sim_actor_sync(host);
+    uint64_t until_ps =
+        sim_add_sat(member->rank->world->now_ps, sim_ps_from_ns(member->deadline_ns));
+    bool in_time = true;
+    while (in_time && !member->rank->dead && !member->aborted && sim_devcomm_is_busy(dev)) {
+        dev->drainer = host;
+        in_time = sim_actor_block(host, until_ps);
+        dev->drainer = NULL;
+    }
+}
+
 /* Puts on their way still name both ends, so the struct lives until the world ends. */
 ist_status sim_devcomm_close(sim_member *member, sim_devcomm *dev)
 {
     sim_comm *comm = member->comm;
     if (dev->closed) {
         return ist_raise(IST_ERR_OBJECT, NULL, "the device communicator is closed already");
+    }
+    sim_devcomm_drain(dev);
+    if (member->rank->dead) {
+        return IST_ERR_KILLED;
     }
     dev->closed = true;
     if (++comm->resources[dev->instance].closed == comm->rank_count) {

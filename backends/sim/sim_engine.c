@@ -78,36 +78,6 @@ void sim_waiters_remove(sim_actor **list, sim_actor *actor)
     }
 }
 
-/* The running actor gives the thread away; its state says what must happen before it runs again. */
-static void sim_actor_switch(sim_actor *actor)
-{
-    sim_actor *next = actor->world->explore != NULL ? sim_explore_next(actor->world) : NULL;
-    if (next == NULL) {
-        sim_fiber_yield(&actor->fiber);
-        actor->state = SIM_RUNNING;
-    } else {
-        sim_actor_hand_over(actor, next);
-    }
-}
-
-void sim_actor_hand_over(sim_actor *actor, sim_actor *next)
-{
-    next->world->current = next;
-    next->state = SIM_RUNNING;
-    (void)ist_error_bind(&next->rank->error);
-    sim_fiber_switch(&actor->fiber, &next->fiber);
-    actor->state = SIM_RUNNING;
-}
-
-void sim_actor_sync(sim_actor *actor)
-{
-    if (actor->world->explore != NULL) {
-        sim_explore_step(actor);
-        return;
-    }
-    sim_actor_sleep(actor);
-}
-
 void sim_actor_sleep(sim_actor *actor)
 {
     if (actor->lag_ps == 0) {
@@ -122,7 +92,7 @@ void sim_actor_sleep(sim_actor *actor)
     sim_actor_switch(actor);
 }
 
-bool sim_actor_block(sim_actor *actor, uint64_t deadline_ps)
+bool sim_actor_block_begin(sim_actor *actor, uint64_t deadline_ps)
 {
     actor->timed_out = false;
     actor->state = SIM_BLOCKED;
@@ -135,8 +105,7 @@ bool sim_actor_block(sim_actor *actor, uint64_t deadline_ps)
         }
         actor->has_timer = true;
     }
-    sim_actor_switch(actor);
-    return !actor->timed_out;
+    return true;
 }
 
 void sim_actor_run(sim_world *world, sim_actor *actor)

@@ -47,6 +47,9 @@ static inline sim_epoch sim_epoch_of(uint32_t agent, uint32_t clock, sim_class c
     return (uint32_t) class << 30 | agent << SIM_CLOCK_BITS | clock;
 }
 
+/* Of an agent that nobody ever knows: the clock of agent 0 never comes so far. */
+#define SIM_EPOCH_UNKNOWN SIM_CLOCK_MAX
+
 /* ---- agents ---------------------------------------------------------------------------------- */
 
 typedef enum sim_agent_kind {
@@ -76,13 +79,15 @@ typedef struct sim_agent {
     bool acquired_any[2];
     /* BLOCK: rows count by a clock of their own, the agent behind this one. A sync of the block takes
        it over: until then a release does not cover them. */
-    bool rows; /* touched since the last sync */
-    uint32_t row_clock;
+    bool rows;           /* touched since the last sync */
+    sim_epoch own[2];    /* its epoch now, without a class: of all but rows, of rows */
+    uint32_t row_synced; /* what a release covers of its rows; its own clock knows them all */
     sim_agent_kind kind;
     uint32_t number;
     uint32_t row_number; /* agent that its rows count by */
     int32_t block;
     sim_rank *rank;
+    const sim_rank *home;  /* whose memory it may touch outside of windows; NETWORK: nobody's */
     const sim_rank *other; /* NETWORK: the target's */
     const char *kernel;
     const char *phase;
@@ -187,12 +192,14 @@ typedef struct sim_readers {
 
 /* Neighbours that were touched alike are one run: the cell at its start holds for all of them. */
 typedef struct sim_shadow_page {
+    sim_rank *owner;
     bool symmetric;   /* of the allocation that it is in */
     bool zeroed;      /* by the library, before all others */
     uint32_t checked; /* windows_serial when what follows was looked up */
-    /* Offsets in the rank: what others may touch, the windows; what it may, the allocation. */
+    /* Addresses: what others may touch, the windows; what its owner may, the allocation. */
     struct {
         uint64_t begin, end;
+        uint64_t near_end; /* of the part on this page */
     } range[2];
     /* bit: a run begins at the cell; that of cell 0 is set. The last group is behind the page. */
     uint64_t starts[SIM_SHADOW_GROUPS + 1u];
@@ -201,6 +208,13 @@ typedef struct sim_shadow_page {
     sim_cell cells[SIM_SHADOW_CELLS + 1u]; /* the last is behind the page */
     uint32_t words[SIM_SHADOW_CELLS];      /* index of a sim_word */
 } sim_shadow_page;
+
+/* Pages met last, by the number of the page of memory: each has one place where it may be. */
+#define SIM_NEAR_LOG2 8u
+typedef struct sim_near {
+    uint64_t number; /* UINT64_MAX: none */
+    sim_shadow_page *page;
+} sim_near;
 
 /* Pages of one rank, by offset. */
 typedef struct sim_shadow {
@@ -220,18 +234,18 @@ typedef struct sim_store_seen {
     uint32_t released[2]; /* snapshots that an acquire at DEVICE, SYSTEM scope joins; 0: none */
 } sim_store_seen;
 
-/* One word that was stored to as a word: its newest stores, in the order of coherence. What every
-   access needs lies in its first cache line. */
+/* One word that was stored to as a word: its newest stores, in the order of coherence. Most are
+   stored to once: that takes the first 64 bytes. */
 typedef struct sim_word {
     uint32_t width; /* 4, 8; 0: not known yet */
     uint32_t first; /* order of the oldest store kept */
     uint32_t next;  /* order of the next store */
     uint16_t seen_count;
     uint16_t stale_reads; /* in a row */
+    sim_store_seen stores[SIM_STORES_KEPT];
     struct {
         uint32_t agent, clock, order;
     } seen[SIM_SEEN_KEPT]; /* what agents have read last: they never go back */
-    sim_store_seen stores[SIM_STORES_KEPT];
 } sim_word;
 
 /* Where words are that lie in no device memory: signals, counters, barriers. */
@@ -261,9 +275,16 @@ struct sim_explore {
     const sim_guide *guide;
     ist_explore_report report;
     sim_prng prng;
-    bool stopped; /* a finding or a guide ends the world */
+    union {
+        struct {
+            bool stopped;      /* a finding or a guide ends the world */
+            bool closing;      /* the world is being taken down: no detectors any more */
+            bool blind;        /* no detector that is on needs to know who touched what */
+            bool keep_touches; /* for a search */
+        };
+        uint32_t special; /* 0: none of them */
+    };
     bool cut;     /* by the guide */
-    bool closing; /* the world is being taken down: no detectors any more */
     bool gave_up; /* some rank has masked another, is dead, or has aborted */
 
     sim_move *moves;
@@ -294,6 +315,7 @@ struct sim_explore {
     uint32_t **chunks; /* memory of snapshots */
     uint32_t chunk_count, chunk_room, chunk_at, chunk_used;
 
+    sim_near near[1u << SIM_NEAR_LOG2];
     sim_shadow *shadows; /* [rank_count] */
     uint32_t shadow_room;
     sim_shadow_page **pages;
@@ -315,7 +337,6 @@ struct sim_explore {
 
     sim_touched *touches; /* NULL: not kept */
     uint32_t touch_count, touch_room;
-    bool keep_touches;
     bool time_passed; /* guided: since the last event; all before it is ordered before all after */
     uint32_t event;   /* guided: number of the running one */
     uint64_t step_max;
@@ -370,19 +391,24 @@ static inline bool sim_choose_easy(sim_explore *explore, const sim_actor *self)
 #define SIM_POLL_HOST_PS (1000ull * 1000 * 1000)
 #define SIM_POLL_BLOCK_PS (100ull * 1000 * 1000)
 
-/* A choice that needs no look at the moves: who runs goes on. */
+/* Who runs goes on, because nothing else can happen, or by a choice that needs no look at the moves. */
 static inline bool sim_step_easy(sim_explore *explore, const sim_actor *actor)
 {
     uint64_t lag_max_ps = actor->is_host ? SIM_POLL_HOST_PS : SIM_POLL_BLOCK_PS;
     if (explore->step > explore->step_max || actor->lag_ps > lag_max_ps || actor->rank->dead ||
-        explore->stopped || explore->move_count <= explore->quiet_count ||
+        explore->stopped ||
         (actor->is_host && (explore->desc.options & IST_EXPLORE_QUIET_HOSTS) != 0)) {
         return false;
+    }
+    if (explore->move_count <= explore->quiet_count) {
+        return explore->guide == NULL;
     }
     return sim_choose_easy(explore, actor);
 }
 
-void sim_explore_step_slow(sim_actor *actor);
+/* Returns who follows the running actor, or NULL: it goes on. The jump is the caller's, as each return
+   behind it would be mispredicted. */
+sim_actor *sim_explore_step_slow(sim_actor *actor);
 /* A step of the running actor that others can observe. */
 static inline void sim_explore_step(sim_actor *actor)
 {
@@ -390,13 +416,52 @@ static inline void sim_explore_step(sim_actor *actor)
     ++explore->step;
     explore->actor_id = actor->move_id;
     if (!sim_step_easy(explore, actor)) {
-        sim_explore_step_slow(actor);
+        sim_actor *next = sim_explore_step_slow(actor);
+        if (next != NULL) {
+            sim_actor_hand_over(actor, next);
+            explore->actor_id = actor->move_id;
+        }
     }
+}
+
+/* Lets the world's time catch up with the actor's own; exploring: a step instead. */
+static inline void sim_actor_sync(sim_actor *actor)
+{
+    if (actor->world->explore != NULL) {
+        sim_explore_step(actor);
+    } else {
+        sim_actor_sleep(actor);
+    }
+}
+
+/* The running actor gives the thread away; its state says what must happen before it runs again. */
+static inline void sim_actor_switch(sim_actor *actor)
+{
+    sim_actor *next = actor->world->explore != NULL ? sim_explore_next(actor->world) : NULL;
+    if (next == NULL) {
+        sim_fiber_yield(&actor->fiber);
+        actor->state = SIM_RUNNING;
+    } else {
+        sim_actor_hand_over(actor, next);
+    }
+}
+
+/* Blocks the running actor until woken or `deadline_ps` (absolute; SIM_NEVER: none).
+   Returns false when the deadline ended it. */
+static inline bool sim_actor_block(sim_actor *actor, uint64_t deadline_ps)
+{
+    if (!sim_actor_block_begin(actor, deadline_ps)) {
+        return false;
+    }
+    sim_actor_switch(actor);
+    return !actor->timed_out;
 }
 
 /* sim_agent.c: clocks. */
 ist_status sim_agents_begin(sim_explore *explore);
 uint32_t sim_agent_new(sim_explore *explore, sim_agent_kind kind, sim_rank *rank, int32_t block);
+/* Two agents of a block: its own, which is returned, and behind it the one that its rows count by. */
+uint32_t sim_agent_block(sim_explore *explore, sim_rank *rank, int32_t block);
 uint32_t sim_agent_network(sim_explore *explore, sim_rank *rank, sim_rank *other);
 void sim_agent_network_done(sim_explore *explore, uint32_t agent);
 uint32_t sim_agent_of(sim_explore *explore, sim_actor *actor);
@@ -419,21 +484,36 @@ static inline bool sim_agent_knows(const sim_agent *agent, sim_epoch epoch)
 }
 
 /* sim_shadow.c: who touched which bytes. */
-/* Returns the page of the first byte, or NULL, as sim_shadow_page_at(). */
-sim_shadow_page *sim_shadow_access(sim_explore *explore, uint32_t agent, const void *address,
-                                   uint64_t bytes, bool write, sim_class class, const char *call);
+/* Both return the page of the first byte, or NULL, as sim_shadow_page_at(). */
+sim_shadow_page *sim_shadow_read(sim_explore *explore, uint32_t agent, const void *address,
+                                 uint64_t bytes, sim_class class, const char *call);
+sim_shadow_page *sim_shadow_write(sim_explore *explore, uint32_t agent, const void *address,
+                                  uint64_t bytes, sim_class class, const char *call);
+static inline sim_shadow_page *sim_shadow_access(sim_explore *explore, uint32_t agent,
+                                                 const void *address, uint64_t bytes, bool write,
+                                                 sim_class class, const char *call)
+{
+    return write ? sim_shadow_write(explore, agent, address, bytes, class, call)
+                 : sim_shadow_read(explore, agent, address, bytes, class, call);
+}
+/* A row is read and written elsewhere. Returns the rank whose memory that is, or NULL. */
+sim_rank *sim_shadow_copy(sim_explore *explore, uint32_t agent, void *to, const void *from,
+                          uint64_t bytes, const char *call);
 void sim_shadow_freed(sim_rank *rank, uint64_t offset, uint64_t bytes);
 /* The page of an address in device memory, or NULL: it lies elsewhere, or there is no memory. */
 sim_shadow_page *sim_shadow_page_at(sim_explore *explore, const void *address);
 void sim_shadow_begin(sim_explore *explore);
+/* Detectors have been turned on or off. */
+void sim_shadow_watch(sim_explore *explore);
 /* Whether every device call so far was looked at. */
 bool sim_shadow_is_complete(const sim_explore *explore);
 
 /* sim_word.c: words with a memory order. */
 uint64_t sim_word_load(sim_explore *explore, uint32_t agent, const void *word, uint32_t width,
                        ist_order order, ist_scope scope, const char *call);
-void sim_word_store(sim_explore *explore, uint32_t agent, void *word, uint64_t value,
-                    uint32_t width, ist_order order, ist_scope scope, const char *call);
+/* Returns the rank whose memory it is in, or NULL. */
+sim_rank *sim_word_store(sim_explore *explore, uint32_t agent, void *word, uint64_t value,
+                         uint32_t width, ist_order order, ist_scope scope, const char *call);
 /* A store whose release was made earlier, when it was sent. */
 void sim_word_arrive(sim_explore *explore, uint32_t agent, void *word, uint64_t value,
                      uint32_t width, uint32_t released);

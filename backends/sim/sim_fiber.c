@@ -11,14 +11,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SIM_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SIM_ASAN 1
-#endif
-#endif
-
 #if defined(SIM_ASAN)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -29,13 +21,6 @@
 #define SIM_VALGRIND 1
 #endif
 
-/* Boost.Context, boost/context/detail/fcontext.hpp: plain C linkage, no header for C. */
-typedef struct sim_context_transfer {
-    void *context;
-    void *data;
-} sim_context_transfer;
-
-extern sim_context_transfer jump_fcontext(void *to, void *data);
 extern void *make_fcontext(void *stack_top, size_t stack_bytes,
                            void (*entry)(sim_context_transfer));
 
@@ -55,9 +40,8 @@ typedef struct sim_free_stack {
 /* The free list is threaded through the top of the stacks themselves. */
 static _Thread_local sim_free_stack *sim_pool[SIM_POOL_KINDS];
 
-/* Where to go when the running fiber yields, and which one that is. */
-static _Thread_local void *sim_scheduler_context;
-static _Thread_local sim_fiber *sim_running;
+_Thread_local void *sim_scheduler_context;
+_Thread_local sim_fiber *sim_running;
 
 #if defined(SIM_ASAN)
 static _Thread_local const void *sim_scheduler_stack;
@@ -106,12 +90,14 @@ static ist_status sim_stack_take(sim_stack_kind kind, sim_fiber *fiber)
     return IST_OK;
 }
 
-/* On the stack of the running fiber, after every switch to it: whoever was left, a fiber or else the
-   scheduler, goes on from there. */
-static void sim_arrive(sim_context_transfer in)
-{
-    sim_fiber *left = in.data;
 #if defined(SIM_ASAN)
+void sim_fiber_start_switch(sim_fiber *from, const sim_fiber *to)
+{
+    __sanitizer_start_switch_fiber(&from->sanitizer_stack, to->stack, to->stack_bytes);
+}
+
+void sim_fiber_finish_switch(const sim_fiber *left)
+{
     const void *stack = NULL;
     size_t bytes = 0;
     __sanitizer_finish_switch_fiber(sim_running->sanitizer_stack, &stack, &bytes);
@@ -119,18 +105,13 @@ static void sim_arrive(sim_context_transfer in)
         sim_scheduler_stack = stack;
         sim_scheduler_stack_bytes = bytes;
     }
-#endif
-    if (left != NULL) {
-        left->context = in.context;
-    } else {
-        sim_scheduler_context = in.context;
-    }
 }
+#endif
 
 static void sim_fiber_main(sim_context_transfer in)
 {
     sim_fiber *fiber = sim_running;
-    sim_arrive(in);
+    sim_fiber_arrive(in);
     fiber->entry(fiber->argument);
     sim_fiber_leave(fiber);
 }
@@ -187,16 +168,7 @@ void sim_fiber_yield(sim_fiber *fiber)
 #else
     (void)fiber;
 #endif
-    sim_arrive(jump_fcontext(sim_scheduler_context, NULL));
-}
-
-void sim_fiber_switch(sim_fiber *from, sim_fiber *to)
-{
-#if defined(SIM_ASAN)
-    __sanitizer_start_switch_fiber(&from->sanitizer_stack, to->stack, to->stack_bytes);
-#endif
-    sim_running = to;
-    sim_arrive(jump_fcontext(to->context, from));
+    sim_fiber_arrive(jump_fcontext(sim_scheduler_context, NULL));
 }
 
 void sim_fiber_leave(sim_fiber *fiber)

@@ -35,9 +35,6 @@ void sim_fiber_enter(sim_fiber *fiber);
 /* From the running fiber: back to the scheduler. */
 void sim_fiber_yield(sim_fiber *fiber);
 
-/* From the running fiber: straight to another one; returns when somebody enters this one again. */
-void sim_fiber_switch(sim_fiber *from, sim_fiber *to);
-
 /* As yield, for the last time; never returns. */
 void sim_fiber_leave(sim_fiber *fiber);
 
@@ -50,5 +47,58 @@ typedef struct sim_fiber_outer {
 
 sim_fiber_outer sim_fiber_scheduler_save(void);
 void sim_fiber_scheduler_restore(const sim_fiber_outer *outer);
+
+/* ---- switching ------------------------------------------------------------------------------- */
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SIM_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SIM_ASAN 1
+#endif
+#endif
+
+/* Boost.Context, boost/context/detail/fcontext.hpp: plain C linkage, no header for C. */
+typedef struct sim_context_transfer {
+    void *context;
+    void *data;
+} sim_context_transfer;
+
+extern sim_context_transfer jump_fcontext(void *to, void *data);
+
+/* Where to go when the running fiber yields, and which one that is. */
+extern _Thread_local void *sim_scheduler_context;
+extern _Thread_local sim_fiber *sim_running;
+
+#if defined(SIM_ASAN)
+void sim_fiber_start_switch(sim_fiber *from, const sim_fiber *to);
+void sim_fiber_finish_switch(const sim_fiber *left);
+#endif
+
+/* On the stack of the running fiber, after every switch to it: whoever was left, a fiber or else the
+   scheduler, goes on from there. */
+static inline void sim_fiber_arrive(sim_context_transfer in)
+{
+    sim_fiber *left = in.data;
+#if defined(SIM_ASAN)
+    sim_fiber_finish_switch(left);
+#endif
+    if (left != NULL) {
+        left->context = in.context;
+    } else {
+        sim_scheduler_context = in.context;
+    }
+}
+
+/* From the running fiber: straight to another one; returns when somebody enters this one again. Inline
+   down to the jump: each return behind a switch is mispredicted. */
+static inline void sim_fiber_switch(sim_fiber *from, sim_fiber *to)
+{
+#if defined(SIM_ASAN)
+    sim_fiber_start_switch(from, to);
+#endif
+    sim_running = to;
+    sim_fiber_arrive(jump_fcontext(to->context, from));
+}
 
 #endif

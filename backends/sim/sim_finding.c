@@ -144,7 +144,7 @@ static const char *sim_missing_edge(const sim_agent *first, const sim_agent *sec
         return "order of a stream, an event or a stream sync";
     }
     if (sim_epoch_class(epoch) == SIM_WEAK && first->kind == SIM_AGENT_BLOCK &&
-        sim_epoch_clock(epoch) > first[-1].clock[first->number]) { /* rows: behind their block */
+        sim_epoch_clock(epoch) > first[-1].row_synced) { /* rows: behind their block */
         return "coop sync and release after the first, acquire before the second";
     }
     return first->rank == second->rank

@@ -243,7 +243,7 @@ static void sim_put_recycle(sim_put *put)
 }
 
 /* Raises the strong signals whose turn has come, and frees what is done. */
-static void sim_pair_advance(sim_pair *pair)
+static void sim_pair_advance(const sim_devcomm *src, sim_pair *pair)
 {
     while (pair->head != NULL && pair->head->arrived) {
         sim_put *put = pair->head;
@@ -262,6 +262,9 @@ static void sim_pair_advance(sim_pair *pair)
             sim_signal_raise(put);
         }
         sim_put_recycle(put);
+    }
+    if (pair->head == NULL && src->drainer != NULL) {
+        sim_actor_wake(src->drainer);
     }
 }
 
@@ -293,8 +296,9 @@ void sim_put_arrive(sim_put *put)
     if (put->arrived) {
         return;
     }
+    put->lost = put->lost || put->src->closed;
     if (put->duplicate) { /* stands in no list, carries its own bytes */
-        if (!put->dst->member->rank->dead) {
+        if (!put->dst->member->rank->dead && !put->lost) {
             sim_put_land(put);
             if (sim_action_is_strong(&put->action)) {
                 sim_signal_raise(put);
@@ -318,7 +322,7 @@ void sim_put_arrive(sim_put *put)
     }
     put->arrived = true;
     sim_put_complete_locally(put);
-    sim_pair_advance(sim_put_pair(put));
+    sim_pair_advance(put->src, sim_put_pair(put));
 }
 
 /* A duplicate carries the bytes of the first time, whatever the source holds by then. */

@@ -301,6 +301,7 @@ typedef struct sim_member {
     uint32_t collectives[3]; /* exploring: calls made, by kind */
     bool open;
     bool aborted;
+    uint64_t deadline_ns;    /* of waits, as opened */
     ist_dev_window *windows; /* [window_room], entry 0 unused here */
     uint32_t window_room;
     sim_devcomm *devcomms;
@@ -362,7 +363,8 @@ struct sim_devcomm {
     sim_member *member;
     sim_devcomm *next;
     uint32_t instance;
-    bool closed;
+    bool closed;             /* what it still has on its way is thrown away */
+    sim_actor *drainer;      /* its program, while it closes and puts are on their way */
     ist_dev_window *windows; /* what pub.windows points to */
     void *resource;          /* device memory of window 0 */
     uint64_t *signals;       /* [contexts * signals] */
@@ -499,19 +501,14 @@ ist_status sim_world_loop(sim_world *world);
 void sim_actor_make_ready(sim_actor *actor);
 /* Runs an actor, and those it hands over to, until one yields; retires a block that has ended. */
 void sim_actor_run(sim_world *world, sim_actor *actor);
-/* From the running actor straight to another that is ready. */
-void sim_actor_hand_over(sim_actor *actor, sim_actor *next);
 void sim_event_handle(sim_world *world, sim_event *event);
-/* Blocks the running actor until woken or `deadline_ps` (absolute; SIM_NEVER: none).
-   Returns false when the deadline ended it. */
-bool sim_actor_block(sim_actor *actor, uint64_t deadline_ps);
+/* The first half of sim_actor_block(); false: no memory for the timer. */
+bool sim_actor_block_begin(sim_actor *actor, uint64_t deadline_ps);
 void sim_actor_wake(sim_actor *actor);
 /* Lists of actors that wait for one thing, linked by next_waiter. */
 void sim_waiters_wake(sim_actor **list);
 void sim_waiters_remove(sim_actor **list, sim_actor *actor);
-/* Lets the world's time catch up with the actor's own; exploring: a step instead. */
-void sim_actor_sync(sim_actor *actor);
-/* The same, exploring or not. */
+/* Lets the world's time catch up with the actor's own, exploring or not. */
 void sim_actor_sleep(sim_actor *actor);
 /* Ends a block's fiber for good; does not return when it is the running one. */
 void sim_actor_retire(sim_actor *actor);
@@ -613,8 +610,8 @@ void sim_wait_peer_error(sim_devcomm *dev, uint32_t peer);
 void sim_wait_barrier_written(sim_devcomm *dev, uint32_t barrier, uint32_t member);
 void sim_wait_remove(sim_rank *rank, sim_wait *wait);
 
-/* device/sim_dev_coop.c: waits for the rows that a block has on the way. */
-void sim_coop_drain(ist_coop *coop);
+/* device/sim_dev_coop.c: waits for rows on the way whose end is not known yet. */
+void sim_coop_await_rows(ist_coop *coop);
 /* ist_coop_scratch() for a slot that exists. */
 void *sim_coop_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes);
 
@@ -664,6 +661,28 @@ extern const ist_backend_ops sim_ops;
 static inline uint64_t sim_actor_now_ps(const sim_actor *actor)
 {
     return actor->world->now_ps + actor->lag_ps;
+}
+
+/* From the running actor straight to another that is ready. */
+static inline void sim_actor_hand_over(sim_actor *actor, sim_actor *next)
+{
+    next->world->current = next;
+    next->state = SIM_RUNNING;
+    (void)ist_error_bind(&next->rank->error);
+    sim_fiber_switch(&actor->fiber, &next->fiber);
+    actor->state = SIM_RUNNING;
+}
+
+/* Waits for the rows that a block has on the way. */
+static inline void sim_coop_drain(ist_coop *coop)
+{
+    uint64_t now_ps = sim_actor_now_ps(&coop->actor);
+    if (coop->rows_until_ps > now_ps) {
+        coop->actor.lag_ps += coop->rows_until_ps - now_ps;
+    }
+    if (coop->transfers != 0) {
+        sim_coop_await_rows(coop);
+    }
 }
 
 static inline uint64_t sim_ps_from_ns(uint64_t ns)

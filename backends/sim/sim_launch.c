@@ -30,8 +30,7 @@ static bool sim_block_agents(sim_explore *explore, sim_stream *stream, uint32_t 
         memcpy(agents, stream->block_agents, stream->block_count * sizeof(*agents));
     }
     for (uint32_t i = stream->block_count; i < count; ++i) {
-        agents[i] = sim_agent_new(explore, SIM_AGENT_BLOCK, stream->rank, (int32_t)i);
-        (void)sim_agent_new(explore, SIM_AGENT_BLOCK, stream->rank, (int32_t)i); /* its rows */
+        agents[i] = sim_agent_block(explore, stream->rank, (int32_t)i);
     }
     ist_free(stream->block_agents);
     stream->block_agents = agents;
@@ -64,7 +63,7 @@ static ist_status sim_block_start(sim_launch *launch, uint32_t block, uint32_t b
     }
     sim_actor *actor = &coop->actor;
     uint64_t token = actor->block_token + 1; /* stale timers of the last user must not match */
-    memset(actor, 0, sizeof(*actor));
+    sim_clear(actor, sizeof(*actor));
     ist_status status = sim_fiber_init(&actor->fiber, SIM_STACK_BLOCK, sim_block_main, coop);
     if (status != IST_OK) {
         actor->block_token = token;

@@ -11,6 +11,8 @@
 #define SIM_PAGE 4096ull
 /* Above this a reset gives pages back instead of clearing them. */
 #define SIM_CLEAR_MAX (256ull << 10)
+/* Allocations that are looked through one by one. */
+#define SIM_FEW 16u
 #define SIM_STRIDE_LOG2_MAX 36
 #define SIM_STRIDE_LOG2_MIN 26
 
@@ -134,6 +136,12 @@ static uint32_t sim_memory_lower(const sim_memory *memory, uint64_t offset)
 {
     uint32_t low = 0;
     uint32_t high = memory->count;
+    if (high <= SIM_FEW) { /* counting is cheaper than branches that nobody can predict */
+        for (uint32_t i = 0; i < high; ++i) {
+            low += memory->table[i].offset < offset;
+        }
+        return low;
+    }
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (memory->table[middle].offset < offset) {
@@ -193,30 +201,37 @@ static bool sim_memory_gap(const sim_memory *memory, uint64_t bytes, uint64_t *o
     return false;
 }
 
-ist_status sim_memory_alloc(sim_rank *rank, size_t bytes, uint32_t flags, void **mem)
+static ist_status sim_memory_refuse(const sim_rank *rank, size_t bytes, bool planned)
 {
-    sim_memory *memory = &rank->memory;
-    uint64_t rounded = sim_page_up(bytes);
-    uint64_t offset = 0;
-    uint32_t index = 0;
+    const sim_memory *memory = &rank->memory;
     ist_error details = {.rank = (int32_t)rank->index,
                          .peer = IST_RANK_NONE,
                          .object = "bytes",
                          .operation = "mem.alloc",
                          .observed = bytes,
                          .expected = memory->limit - memory->used};
-    if (sim_fault_on_alloc(rank->world->faults, rank->index)) {
+    if (planned) {
         sim_event_log(rank->world, IST_SIM_FAULT, rank, -1, IST_FAULT_ALLOC, bytes);
         return ist_raise(IST_ERR_MEMORY, &details,
                          "the fault plan fails this allocation of %zu bytes on rank %u", bytes,
                          rank->index);
     }
-    if (rounded < bytes || rounded > memory->limit - memory->used ||
+    return ist_raise(IST_ERR_MEMORY, &details,
+                     "rank %u asks for %zu bytes of device memory, %llu of %llu are free",
+                     rank->index, bytes, (unsigned long long)(memory->limit - memory->used),
+                     (unsigned long long)memory->limit);
+}
+
+ist_status sim_memory_alloc(sim_rank *rank, size_t bytes, uint32_t flags, void **mem)
+{
+    sim_memory *memory = &rank->memory;
+    uint64_t rounded = sim_page_up(bytes);
+    uint64_t offset = 0;
+    uint32_t index = 0;
+    bool planned = sim_fault_on_alloc(rank->world->faults, rank->index);
+    if (planned || rounded < bytes || rounded > memory->limit - memory->used ||
         !sim_memory_gap(memory, rounded, &offset, &index)) {
-        return ist_raise(IST_ERR_MEMORY, &details,
-                         "rank %u asks for %zu bytes of device memory, %llu of %llu are free",
-                         rank->index, bytes, (unsigned long long)(memory->limit - memory->used),
-                         (unsigned long long)memory->limit);
+        return sim_memory_refuse(rank, bytes, planned);
     }
     IST_RETURN_IF_ERROR(sim_memory_room(memory));
     memmove(&memory->table[index + 1], &memory->table[index],
@@ -231,25 +246,34 @@ ist_status sim_memory_alloc(sim_rank *rank, size_t bytes, uint32_t flags, void *
     return IST_OK;
 }
 
+/* `allocation`: the one that starts there, or NULL. */
+static ist_status sim_free_refuse(const sim_rank *rank, const sim_allocation *allocation)
+{
+    ist_error details = {.rank = (int32_t)rank->index,
+                         .peer = IST_RANK_NONE,
+                         .object = "mem",
+                         .operation = "mem.free"};
+    if (allocation == NULL) {
+        return ist_raise(IST_ERR_ARGUMENT, &details,
+                         "rank %u frees an address that is not the start of an allocation",
+                         rank->index);
+    }
+    details.observed = allocation->windows;
+    return ist_raise(IST_ERR_USAGE, &details, "rank %u frees memory with %u open windows in it",
+                     rank->index, allocation->windows);
+}
+
 ist_status sim_memory_free(sim_rank *rank, void *mem)
 {
     sim_memory *memory = &rank->memory;
     uint64_t offset = (uint64_t)((uint8_t *)mem - memory->base);
     uint32_t index = sim_memory_lower(memory, offset);
-    ist_error details = {.rank = (int32_t)rank->index,
-                         .peer = IST_RANK_NONE,
-                         .object = "mem",
-                         .operation = "mem.free"};
     if (index == memory->count || memory->table[index].offset != offset) {
-        return ist_raise(IST_ERR_ARGUMENT, &details,
-                         "rank %u frees an address that is not the start of an allocation",
-                         rank->index);
+        return sim_free_refuse(rank, NULL);
     }
     sim_allocation *allocation = &memory->table[index];
     if (allocation->windows > 0) {
-        details.observed = allocation->windows;
-        return ist_raise(IST_ERR_USAGE, &details, "rank %u frees memory with %u open windows in it",
-                         rank->index, allocation->windows);
+        return sim_free_refuse(rank, allocation);
     }
     uint64_t rounded = sim_page_up(allocation->bytes);
     /* The next owner must not find what the last one left: contents would depend on history. */

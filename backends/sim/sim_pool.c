@@ -61,6 +61,11 @@ static int sim_pool_grow(sim_pool *pool)
     return 1;
 }
 
+void sim_clear(void *memory, size_t bytes)
+{
+    memset(memory, 0, bytes);
+}
+
 void *sim_pool_take(sim_pool *pool, size_t zero_bytes)
 {
     if (pool->free == NULL && !sim_pool_grow(pool)) {

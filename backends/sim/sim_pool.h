@@ -26,4 +26,8 @@ void *sim_pool_take(sim_pool *pool, size_t zero_bytes);
 
 void sim_pool_give(sim_pool *pool, void *object);
 
+/* memset(0) that the compiler does not know the size of: for some hundred bytes it would write one
+   instruction that is slow to begin. */
+void sim_clear(void *memory, size_t bytes);
+
 #endif

@@ -157,6 +157,19 @@ static ist_status sim_serve_coll_info(sim_request *request)
     return IST_OK;
 }
 
+static ist_status sim_serve_comm_ground(sim_request *request)
+{
+    const sim_member *member = sim_unpack(request->message.n[0]);
+    uint32_t rank_count = member->comm->rank_count;
+    ist_backend_ground ground = {.rank_count = rank_count};
+    IST_RETURN_IF_ERROR(sim_reserve(request, sizeof(ground) + rank_count * sizeof(uint32_t)));
+    uint8_t *out = request->out;
+    IST_RETURN_IF_ERROR(sim_ops.comm_ground(request->rank, request->message.n[0], &ground,
+                                            (uint32_t *)(void *)(out + sizeof(ground)), NULL));
+    memcpy(out, &ground, sizeof(ground));
+    return IST_OK;
+}
+
 static ist_status sim_serve_mem_query(sim_request *request)
 {
     uint32_t flags = 0;
@@ -243,6 +256,7 @@ static ist_status sim_serve(sim_request *request)
     case SIM_WIRE_coll_status: return sim_serve_coll_status(request);
     case SIM_WIRE_coll_estimate:
         return sim_ops.coll_estimate(rank, (const ist_backend_coll *)(const void *)in, &n[0]);
+    case SIM_WIRE_comm_ground: return sim_serve_comm_ground(request);
     case SIM_WIRE_HELLO:
     case SIM_WIRE_END: break;
     }

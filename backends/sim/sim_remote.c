@@ -281,6 +281,28 @@ static ist_status remote_coll_estimate(void *self, const ist_backend_coll *call,
     return IST_OK;
 }
 
+/* The answer: the struct, then the GPUs. */
+static ist_status remote_comm_ground(void *self, uint64_t comm, ist_backend_ground *ground,
+                                     uint32_t *gpus, uint64_t *maps)
+{
+    size_t gpus_bytes = ground->rank_count * sizeof(*gpus);
+    uint8_t *answer = ist_alloc(1, sizeof(*ground) + gpus_bytes);
+    (void)maps;
+    if (answer == NULL) {
+        return ist_raise(IST_ERR_MEMORY, NULL, "no memory for the GPUs of %u ranks",
+                         ground->rank_count);
+    }
+    sim_message message = {.n = {comm}};
+    sim_call_bytes bytes = {NULL, 0, answer, sizeof(*ground) + gpus_bytes};
+    ist_status status = sim_remote_call(self, SIM_WIRE_comm_ground, &message, &bytes);
+    if (status >= 0) {
+        memcpy(ground, answer, sizeof(*ground));
+        memcpy(gpus, answer + sizeof(*ground), gpus_bytes);
+    }
+    ist_free(answer);
+    return status;
+}
+
 const ist_backend_ops sim_remote_ops = {.size = sizeof(sim_remote_ops),
                                         .abi = IST_BACKEND_ABI,
 #define X(op, params, args, need) .op = remote_##op,

@@ -42,10 +42,15 @@ static sim_shadow_page *sim_page_new(sim_explore *explore)
         ++explore->page_high;
     }
     sim_shadow_page *page = explore->pages[explore->page_count++];
-    memset(page, 0, offsetof(sim_shadow_page, cells));
+    sim_clear(page, offsetof(sim_shadow_page, cells));
     page->starts[0] = 1;
     page->cells[0] = (sim_cell){0, 0};
     return page;
+}
+
+static inline sim_near *sim_near_of(sim_explore *explore, uint64_t number)
+{
+    return &explore->near[number * UINT64_C(0x9e3779b97f4a7c15) >> (64u - SIM_NEAR_LOG2)];
 }
 
 static bool sim_shadow_room(sim_shadow *shadow, uint32_t page)
@@ -77,6 +82,9 @@ static sim_shadow_page *sim_shadow_page_make(sim_explore *explore, uint32_t rank
         return NULL;
     }
     sim_shadow_page *made = sim_page_new(explore);
+    if (made != NULL) {
+        made->owner = &explore->world->ranks[rank];
+    }
     shadow->pages[page] = made;
     shadow->high = page + 1u > shadow->high ? (uint32_t)page + 1u : shadow->high;
     return made;
@@ -93,17 +101,47 @@ static inline sim_shadow_page *sim_shadow_page_of(sim_explore *explore, uint32_t
                : sim_shadow_page_make(explore, rank, page);
 }
 
-sim_shadow_page *sim_shadow_page_at(sim_explore *explore, const void *address)
+/* The page is not near: after this it is. */
+static __attribute__((noinline)) sim_shadow_page *sim_page_far(sim_explore *explore,
+                                                               const void *address)
 {
     const sim_rank *owner = sim_memory_owner(explore->world, address);
-    return owner != NULL
-               ? sim_shadow_page_of(explore, owner->index,
-                                    (uint64_t)((const uint8_t *)address - owner->memory.base))
-               : NULL;
+    if (owner == NULL) {
+        return NULL;
+    }
+    uint64_t number = (uint64_t)(uintptr_t)address >> SIM_SHADOW_PAGE_LOG2;
+    sim_shadow_page *page = sim_shadow_page_of(
+        explore, owner->index, (uint64_t)((const uint8_t *)address - owner->memory.base));
+    if (page != NULL) {
+        *sim_near_of(explore, number) = (sim_near){number, page};
+    }
+    return page;
+}
+
+/* The page of an address, or NULL as sim_shadow_page_at(). */
+static inline sim_shadow_page *sim_page_at(sim_explore *explore, const void *address)
+{
+    uint64_t number = (uint64_t)(uintptr_t)address >> SIM_SHADOW_PAGE_LOG2;
+    const sim_near *near = sim_near_of(explore, number);
+    return near->number == number ? near->page : sim_page_far(explore, address);
+}
+
+sim_shadow_page *sim_shadow_page_at(sim_explore *explore, const void *address)
+{
+    return sim_page_at(explore, address);
+}
+
+void sim_shadow_watch(sim_explore *explore)
+{
+    explore->blind = (explore->desc.detectors_off & SIM_SHADOWED) == SIM_SHADOWED;
 }
 
 void sim_shadow_begin(sim_explore *explore)
 {
+    sim_shadow_watch(explore);
+    for (uint32_t i = 0; i < 1u << SIM_NEAR_LOG2; ++i) {
+        explore->near[i].number = UINT64_MAX;
+    }
     for (uint32_t i = 0; i < explore->shadow_room; ++i) {
         sim_shadow *shadow = &explore->shadows[i];
         if (shadow->high > 0) {
@@ -127,6 +165,8 @@ void sim_shadow_freed(sim_rank *rank, uint64_t offset, uint64_t bytes)
     for (uint64_t page = offset >> SIM_SHADOW_PAGE_LOG2; page < end && page < shadow->high;
          ++page) {
         shadow->pages[page] = NULL;
+        uint64_t number = ((uint64_t)(uintptr_t)rank->memory.base >> SIM_SHADOW_PAGE_LOG2) + page;
+        sim_near_of(explore, number)->number = UINT64_MAX;
     }
 }
 
@@ -193,12 +233,6 @@ static void sim_run_join(sim_shadow_page *page, uint32_t first, uint32_t end)
     }
 }
 
-static inline bool sim_agent_own(const sim_agent *agent, sim_epoch epoch)
-{
-    uint32_t number = sim_epoch_agent(epoch);
-    return (number == agent->number) | (number == agent->row_number);
-}
-
 /* ---- readers --------------------------------------------------------------------------------- */
 
 static sim_readers *sim_readers_of(sim_explore *explore, sim_epoch read)
@@ -246,7 +280,7 @@ static sim_epoch sim_readers_add(sim_explore *explore, sim_epoch read, const sim
         if (other == epoch) {
             return read;
         }
-        if (sim_agent_own(agent, other) || sim_agent_knows(agent, other)) {
+        if (sim_agent_knows(agent, other)) {
             place = i;
         }
     }
@@ -284,10 +318,7 @@ static bool sim_words_read_as_row(sim_epoch read, sim_epoch write)
 static bool sim_ordered(const sim_explore *explore, const sim_agent *agent, sim_epoch epoch,
                         sim_epoch other)
 {
-    if (sim_agent_knows(agent, other) || sim_both_strong(explore, epoch, other)) {
-        return true;
-    }
-    return sim_agent_own(agent, other);
+    return sim_agent_knows(agent, other) || sim_both_strong(explore, epoch, other);
 }
 
 typedef struct sim_check {
@@ -317,8 +348,7 @@ static void sim_cell_read(const sim_check *check, sim_cell *cell, sim_epoch epoc
     }
     if (sim_reads_shared(cell->read)) {
         cell->read = sim_readers_add(check->explore, cell->read, agent, epoch);
-    } else if (cell->read == 0 || sim_agent_own(agent, cell->read) ||
-               sim_agent_knows(agent, cell->read)) {
+    } else if (sim_agent_knows(agent, cell->read)) {
         cell->read = epoch;
     } else {
         cell->read = sim_readers_new(check->explore, cell->read, epoch);
@@ -352,31 +382,29 @@ static void sim_cell_write(const sim_check *check, sim_cell *cell, sim_epoch epo
 
 /* What needs no judging: all that was done to the cell before is known. True: done. Without branches
    but the last, as no predictor can guess them. */
-static inline bool sim_cell_quick(const sim_agent *agent, sim_cell *cell, sim_epoch epoch,
-                                  bool write)
+static inline __attribute__((always_inline)) bool sim_cell_quick(const sim_agent *agent,
+                                                                 sim_cell *cell, sim_epoch epoch,
+                                                                 bool write)
 {
     sim_cell was = *cell;
-    bool shared = sim_reads_shared(was.read);
-    sim_epoch reader = shared ? 0 : was.read;
-    uint32_t written =
-        (uint32_t)sim_agent_knows(agent, was.write) | (uint32_t)sim_agent_own(agent, was.write);
-    uint32_t read =
-        (uint32_t)sim_agent_knows(agent, reader) | (uint32_t)sim_agent_own(agent, reader);
-    uint32_t there = (uint32_t)write | (uint32_t)(was.write != 0);
-    if ((written & read & there & (uint32_t)!shared) == 0) {
+    sim_epoch reader = was.read < SIM_READS ? was.read : SIM_EPOCH_UNKNOWN;
+    uint32_t known =
+        (uint32_t)sim_agent_knows(agent, was.write) & (uint32_t)sim_agent_knows(agent, reader);
+    if ((known & ((uint32_t)write | (uint32_t)(was.write != 0))) == 0) {
         return false;
     }
-    sim_epoch all = 0u - (sim_epoch)write;
-    *cell = (sim_cell){(epoch & all) | (was.write & ~all), epoch & ~all};
+    *cell = write ? (sim_cell){epoch, 0} : (sim_cell){was.write, epoch};
     return true;
 }
 
-/* How a row of at most 63 cells was met. */
+/* How a row of at most 64 cells was met. */
 typedef enum sim_row { SIM_ROW_DONE, SIM_ROW_HISTORY, SIM_ROW_RUNS } sim_row;
 
 /* Most rows are part of one run: lets runs begin at both ends, and judges the row. */
-static inline sim_row sim_row_quick(const sim_agent *agent, sim_shadow_page *page, uint32_t cell,
-                                    uint32_t count, sim_epoch epoch, bool write)
+static inline __attribute__((always_inline)) sim_row sim_row_quick(const sim_agent *agent,
+                                                                   sim_shadow_page *page,
+                                                                   uint32_t cell, uint32_t count,
+                                                                   sim_epoch epoch, bool write)
 {
     uint32_t group = cell / 64u, shift = cell % 64u, behind = cell + count;
     uint64_t starts = page->starts[group] >> shift | (page->starts[group + 1u] << 1)
@@ -384,11 +412,13 @@ static inline sim_row sim_row_quick(const sim_agent *agent, sim_shadow_page *pag
     if ((starts & 1u) == 0) {
         sim_run_cut(page, cell);
     }
-    if (((starts >> 1) & ((UINT64_C(1) << (count - 1u)) - 1u)) != 0) {
+    if ((starts & ((UINT64_C(2) << (count - 1u)) - 2u)) != 0) {
         return SIM_ROW_RUNS;
     }
-    page->cells[behind] = page->cells[(starts >> count & 1u) != 0 ? behind : cell];
-    page->starts[behind / 64u] |= UINT64_C(1) << (behind % 64u);
+    uint64_t *last = &page->starts[behind / 64u];
+    uint64_t bit = UINT64_C(1) << (behind % 64u);
+    page->cells[behind] = page->cells[(*last & bit) != 0 ? behind : cell];
+    *last |= bit;
     return sim_cell_quick(agent, &page->cells[cell], epoch, write) ? SIM_ROW_DONE : SIM_ROW_HISTORY;
 }
 
@@ -410,8 +440,9 @@ static void sim_cells_judge(sim_check *check, sim_shadow_page *page, uint32_t fi
     uint64_t address = check->address;
     uint32_t at = first;
     for (;;) {
-        if (!sim_cell_quick(check->agent, &page->cells[at], epoch,
-                            sim_access_writes(check->access))) {
+        bool write = sim_access_writes(check->access);
+        if (write ? !sim_cell_quick(check->agent, &page->cells[at], epoch, true)
+                  : !sim_cell_quick(check->agent, &page->cells[at], epoch, false)) {
             check->address = address + 4u * (at - first);
             sim_cell_judge(check, &page->cells[at], epoch);
         }
@@ -439,13 +470,19 @@ static void sim_page_look_up(const sim_explore *explore, sim_rank *owner, uint64
         return;
     }
     bool shared = allocation->windows > 0 || allocation->resource;
+    uint64_t base = (uint64_t)(uintptr_t)owner->memory.base + allocation->offset;
     page->checked = explore->windows_serial;
     page->symmetric = (allocation->flags & IST_MEM_SYMMETRIC) != 0;
     page->zeroed = allocation->resource;
-    page->range[0].begin = allocation->offset + allocation->shared_begin;
-    page->range[0].end = shared ? allocation->offset + allocation->shared_end : 0;
-    page->range[1].begin = allocation->offset;
-    page->range[1].end = allocation->offset + allocation->bytes;
+    page->range[0].begin = base + allocation->shared_begin;
+    page->range[0].end = shared ? base + allocation->shared_end : 0;
+    page->range[1].begin = base;
+    page->range[1].end = base + allocation->bytes;
+    uint64_t near = ((uint64_t)(uintptr_t)owner->memory.base + offset) | (SIM_PAGE_BYTES - 1u);
+    for (uint32_t own = 0; own < 2; ++own) {
+        uint64_t end = page->range[own].end;
+        page->range[own].near_end = end <= near ? end : near + 1u;
+    }
 }
 
 /* The agent may not be where it is: why? */
@@ -507,7 +544,7 @@ static void sim_shadow_range(sim_check *check, uint32_t rank, uint64_t offset, u
     }
 }
 
-static uint32_t sim_label_new(sim_explore *explore, sim_agent *agent)
+static __attribute__((noinline)) uint32_t sim_label_new(sim_explore *explore, sim_agent *agent)
 {
     if (explore->label_count > SIM_LABELS_MAX) {
         return 0; /* reports will say less */
@@ -529,8 +566,9 @@ static uint32_t sim_label_new(sim_explore *explore, sim_agent *agent)
     return explore->label_count++;
 }
 
-static sim_access *sim_access_note(sim_explore *explore, sim_agent *agent, uint64_t address,
-                                   uint64_t bytes, bool write, sim_epoch epoch, const char *call)
+static inline __attribute__((always_inline)) sim_access *sim_access_note(
+    sim_explore *explore, sim_agent *agent, uint64_t address, uint64_t bytes, bool write,
+    sim_epoch epoch, const char *call)
 {
     if (agent->label == 0) {
         agent->label = sim_label_new(explore, agent);
@@ -564,71 +602,120 @@ static __attribute__((noinline)) void sim_shadow_run(sim_explore *explore, const
     sim_cell_judge(&check, cell, access->epoch);
 }
 
-static __attribute__((noinline)) void sim_shadow_refuse(sim_explore *explore,
+/* Beyond the page, or what it may be used for. */
+static __attribute__((noinline)) void sim_shadow_beyond(sim_explore *explore,
                                                         const sim_agent *agent,
                                                         const sim_access *access,
-                                                        const sim_shadow_page *page,
-                                                        sim_rank *owner)
+                                                        const sim_shadow_page *page)
 {
-    sim_check check = {explore, agent, access, sim_access_address(access) & ~UINT64_C(3), page};
+    sim_rank *owner = page->owner;
+    uint64_t at = sim_access_address(access);
+    bool own = owner == agent->home;
+    if (at >= page->range[own].begin && at + sim_access_bytes(access) <= page->range[own].end) {
+        sim_shadow_judge(explore, agent, access, page, owner);
+        return;
+    }
+    sim_check check = {explore, agent, access, at & ~UINT64_C(3), page};
     owner->memory.stray = true;
     sim_range_refuse(&check, owner);
 }
 
-/* Whether accesses are not looked at: one branch. */
-static inline bool sim_shadow_is_blind(const sim_explore *explore)
-{
-    return ((uint32_t)((explore->desc.detectors_off & SIM_SHADOWED) == SIM_SHADOWED) |
-            (uint32_t)explore->closing | (uint32_t)explore->stopped) != 0;
-}
-
 bool sim_shadow_is_complete(const sim_explore *explore)
 {
-    return !sim_shadow_is_blind(explore);
+    return !(explore->blind || explore->closing || explore->stopped);
 }
 
-sim_shadow_page *sim_shadow_access(sim_explore *explore, uint32_t number, const void *address,
-                                   uint64_t bytes, bool write, sim_class class, const char *call)
+/* An access to a page that is none. */
+static __attribute__((noinline)) void sim_access_lost(sim_explore *explore, const void *address)
 {
     sim_rank *owner = sim_memory_owner(explore->world, address);
-    if (owner == NULL) {
-        return NULL;
-    }
-    sim_touch(explore, address, bytes, write);
-    uint64_t offset = (uint64_t)((const uint8_t *)address - owner->memory.base);
-    sim_shadow_page *page = sim_shadow_page_of(explore, owner->index, offset);
-    if (SIM_UNLIKELY(page == NULL)) {
+    if (owner != NULL) {
         owner->memory.stray = true; /* nobody can tell */
-        return NULL;
     }
-    if (SIM_UNLIKELY(bytes == 0 || sim_shadow_is_blind(explore))) {
-        return page;
+}
+
+/* Whether the access is not looked at. */
+static __attribute__((noinline)) bool sim_access_special(sim_explore *explore, const void *address,
+                                                         uint64_t bytes, bool write)
+{
+    sim_touch(explore, address, bytes, write);
+    return bytes == 0 || !sim_shadow_is_complete(explore);
+}
+
+/* True: the access must be judged. `page`: of its first byte, or NULL. */
+static inline bool sim_access_begin(sim_explore *explore, const void *address, uint64_t bytes,
+                                    bool write, sim_shadow_page **page)
+{
+    *page = sim_page_at(explore, address);
+    if (SIM_UNLIKELY(*page == NULL)) {
+        sim_access_lost(explore, address);
+        return false;
     }
-    sim_agent *agent = &explore->agents[number];
-    bool row = (class == SIM_WEAK) & (agent->row_number != number);
-    agent->rows |= row;
-    uint32_t clock = agent->clock[number];
-    sim_epoch epoch = sim_epoch_of(number + row, row ? agent->row_clock : clock, class);
-    const sim_access *access =
-        sim_access_note(explore, agent, (uint64_t)(uintptr_t)address, bytes, write, epoch, call);
+    return !SIM_UNLIKELY((explore->special != 0) | (bytes == 0)) ||
+           !sim_access_special(explore, address, bytes, write);
+}
+
+static inline __attribute__((always_inline)) void sim_access_judge(
+    sim_explore *explore, sim_agent *agent, sim_shadow_page *page, const void *address,
+    uint64_t bytes, bool write, sim_class class, const char *call)
+{
+    uint64_t at = (uint64_t)(uintptr_t)address;
+    agent->rows |= class == SIM_WEAK;
+    sim_epoch epoch = (uint32_t) class << 30 | agent->own[class == SIM_WEAK];
+    const sim_access *access = sim_access_note(explore, agent, at, bytes, write, epoch, call);
     if (SIM_UNLIKELY(page->checked != explore->windows_serial)) {
-        sim_page_look_up(explore, owner, offset, page);
+        sim_page_look_up(explore, page->owner, at - (uint64_t)(uintptr_t)page->owner->memory.base,
+                         page);
     }
-    bool own = (owner == agent->rank) & (agent->kind != SIM_AGENT_NETWORK);
-    if (SIM_UNLIKELY((offset < page->range[own].begin) | (offset + bytes > page->range[own].end))) {
-        sim_shadow_refuse(explore, agent, access, page, owner);
-        return page;
+    bool own = page->owner == agent->home;
+    if (SIM_UNLIKELY((at < page->range[own].begin) | (at + bytes > page->range[own].near_end))) {
+        sim_shadow_beyond(explore, agent, access, page);
+        return;
     }
-    uint64_t inside = offset & (SIM_PAGE_BYTES - 1u);
-    uint32_t cell = (uint32_t)inside / 4u;
+    uint32_t cell = (uint32_t)(at & (SIM_PAGE_BYTES - 1u)) / 4u;
     sim_row met = SIM_ROW_RUNS;
-    if ((((offset | bytes) & 3u) == 0) & (bytes < 256u) & (inside + bytes <= SIM_PAGE_BYTES)) {
+    if (!SIM_UNLIKELY((((at | bytes) & 3u) != 0) | (bytes > 256u))) {
         met = sim_row_quick(agent, page, cell, (uint32_t)bytes / 4u, epoch, write);
     }
     if (met == SIM_ROW_RUNS) {
-        sim_shadow_judge(explore, agent, access, page, owner);
+        sim_shadow_judge(explore, agent, access, page, page->owner);
     } else if (met == SIM_ROW_HISTORY) {
         sim_shadow_run(explore, agent, access, page, &page->cells[cell]);
     }
+}
+
+sim_shadow_page *sim_shadow_read(sim_explore *explore, uint32_t number, const void *address,
+                                 uint64_t bytes, sim_class class, const char *call)
+{
+    sim_shadow_page *page;
+    if (sim_access_begin(explore, address, bytes, false, &page)) {
+        sim_access_judge(explore, &explore->agents[number], page, address, bytes, false, class,
+                         call);
+    }
     return page;
+}
+
+sim_shadow_page *sim_shadow_write(sim_explore *explore, uint32_t number, const void *address,
+                                  uint64_t bytes, sim_class class, const char *call)
+{
+    sim_shadow_page *page;
+    if (sim_access_begin(explore, address, bytes, true, &page)) {
+        sim_access_judge(explore, &explore->agents[number], page, address, bytes, true, class,
+                         call);
+    }
+    return page;
+}
+
+sim_rank *sim_shadow_copy(sim_explore *explore, uint32_t number, void *to, const void *from,
+                          uint64_t bytes, const char *call)
+{
+    sim_agent *agent = &explore->agents[number];
+    sim_shadow_page *page;
+    if (sim_access_begin(explore, from, bytes, false, &page)) {
+        sim_access_judge(explore, agent, page, from, bytes, false, SIM_WEAK, call);
+    }
+    if (sim_access_begin(explore, to, bytes, true, &page)) {
+        sim_access_judge(explore, agent, page, to, bytes, true, SIM_WEAK, call);
+    }
+    return page != NULL ? page->owner : sim_memory_owner(explore->world, to);
 }

@@ -271,8 +271,8 @@ ist_status sim_stream_push(sim_stream *stream, sim_stream_op *op)
         uint32_t host = sim_agent_of(world->explore, &stream->rank->host);
         op->released = sim_agent_release(world->explore, host);
     }
-    /* The launch overhead is hidden behind work that is still queued. */
-    if (op->kind == SIM_OP_LAUNCH && stream->head == NULL) {
+    /* A copy is launched as a kernel is; behind work that is still queued, that is hidden. */
+    if ((op->kind == SIM_OP_LAUNCH || op->kind == SIM_OP_COPY) && stream->head == NULL) {
         op->not_before_ps += world->cluster.launch_ps;
     }
     if (op->kind == SIM_OP_RECORD) {

@@ -27,20 +27,26 @@ void sim_words_begin(sim_explore *explore)
     ++explore->generation;
 }
 
-static uint32_t sim_word_new(sim_explore *explore)
+static __attribute__((noinline)) bool sim_words_grow(sim_explore *explore)
 {
-    if (explore->word_count == explore->word_room) {
-        uint32_t room = explore->word_room == 0 ? SIM_WORDS_FIRST : explore->word_room * 2u;
-        sim_word *words = ist_alloc(room, sizeof(*words));
-        if (words == NULL) {
-            return SIM_NO_WORD;
-        }
-        if (explore->word_count > 0) {
-            memcpy(words, explore->words, explore->word_count * sizeof(*words));
-        }
-        ist_free(explore->words);
-        explore->words = words;
-        explore->word_room = room;
+    uint32_t room = explore->word_room == 0 ? SIM_WORDS_FIRST : explore->word_room * 2u;
+    sim_word *words = ist_alloc(room, sizeof(*words));
+    if (words == NULL) {
+        return false;
+    }
+    if (explore->word_count > 0) {
+        memcpy(words, explore->words, explore->word_count * sizeof(*words));
+    }
+    ist_free(explore->words);
+    explore->words = words;
+    explore->word_room = room;
+    return true;
+}
+
+static inline uint32_t sim_word_new(sim_explore *explore)
+{
+    if (explore->word_count == explore->word_room && !sim_words_grow(explore)) {
+        return SIM_NO_WORD;
     }
     explore->words[explore->word_count].width = 0;
     return explore->word_count++;
@@ -86,7 +92,7 @@ static uint32_t sim_key_find(const sim_explore *explore, const void *address)
     return key->generation == explore->generation ? key->word : SIM_NO_WORD;
 }
 
-static uint32_t sim_key_entry(sim_explore *explore, const void *address)
+static __attribute__((noinline)) uint32_t sim_key_entry(sim_explore *explore, const void *address)
 {
     if (explore->key_count + explore->key_count / 2u >= explore->key_room &&
         !sim_keys_grow(explore)) {
@@ -129,7 +135,8 @@ static sim_word *sim_word_find(sim_explore *explore, const sim_shadow_page *page
     return found != SIM_NO_WORD && explore->words[found].width != 0 ? &explore->words[found] : NULL;
 }
 
-static sim_word *sim_word_entry(sim_explore *explore, sim_shadow_page *page, const void *address)
+static inline sim_word *sim_word_entry(sim_explore *explore, sim_shadow_page *page,
+                                       const void *address)
 {
     uint32_t found = SIM_NO_WORD;
     uint32_t cell = sim_word_cell(address);
@@ -152,8 +159,8 @@ static uint64_t sim_word_now(const void *word, uint32_t width)
     return width == 4 ? *(const uint32_t *)word : *(const uint64_t *)word;
 }
 
-static void sim_word_push(sim_word *word, uint64_t value, sim_epoch epoch, uint32_t device,
-                          uint32_t system)
+static inline void sim_word_push(sim_word *word, uint64_t value, sim_epoch epoch, uint32_t device,
+                                 uint32_t system)
 {
     if (word->next - word->first == SIM_STORES_KEPT) {
         ++word->first;
@@ -162,23 +169,22 @@ static void sim_word_push(sim_word *word, uint64_t value, sim_epoch epoch, uint3
 }
 
 /* The word's entry; a new one begins with the value that memory holds, which all know. */
-static sim_word *sim_word_make(sim_explore *explore, sim_shadow_page *page, const void *address,
-                               uint32_t width)
+static inline sim_word *sim_word_make(sim_explore *explore, sim_shadow_page *page,
+                                      const void *address, uint32_t width)
 {
     sim_word *word = sim_word_entry(explore, page, address);
     if (word == NULL) {
         return NULL;
     }
-    bool lost = word->width != width || word->stores[(word->next - 1u) % SIM_STORES_KEPT].value !=
-                                            sim_word_now(address, width);
-    if (lost) { /* new, or rows have been written over it */
+    uint64_t now = sim_word_now(address, width);
+    if (word->width != width || word->stores[(word->next - 1u) % SIM_STORES_KEPT].value != now) {
+        /* new, or rows have been written over it */
         word->width = width;
         word->first = 0;
-        word->next = 0;
+        word->next = 1;
         word->seen_count = 0;
         word->stale_reads = 0;
-        sim_word_push(word, sim_word_now(address, width), sim_epoch_of(0, 1, SIM_STRONG_SYSTEM), 0,
-                      0);
+        word->stores[0] = (sim_store_seen){now, sim_epoch_of(0, 1, SIM_STRONG_SYSTEM), {0, 0}};
     }
     return word;
 }
@@ -195,16 +201,18 @@ static bool sim_acquires(ist_order order)
     return order == IST_ACQUIRE || order == IST_ACQ_REL;
 }
 
-static sim_class sim_class_of(ist_scope scope)
+static inline sim_class sim_class_of(ist_scope scope)
 {
-    return scope == IST_SCOPE_SYSTEM   ? SIM_STRONG_SYSTEM
-           : scope == IST_SCOPE_DEVICE ? SIM_STRONG_DEVICE
-                                       : SIM_WEAK;
+    _Static_assert((int)SIM_WEAK == (int)IST_SCOPE_BLOCK &&
+                       (int)SIM_STRONG_DEVICE == (int)IST_SCOPE_DEVICE &&
+                       (int)SIM_STRONG_SYSTEM == (int)IST_SCOPE_SYSTEM,
+                   "classes of words are scopes");
+    return scope <= IST_SCOPE_SYSTEM ? (sim_class)scope : SIM_WEAK;
 }
 
-static sim_epoch sim_word_epoch(const sim_explore *explore, uint32_t number, ist_scope scope)
+static inline sim_epoch sim_word_epoch(const sim_explore *explore, uint32_t number, ist_scope scope)
 {
-    return sim_epoch_of(number, explore->agents[number].clock[number], sim_class_of(scope));
+    return explore->agents[number].own[0] | (uint32_t)sim_class_of(scope) << 30;
 }
 
 /* What the agent has seen, or somebody whose look happened before: nobody goes back behind it. */
@@ -313,7 +321,7 @@ void sim_word_acquire(sim_explore *explore, uint32_t number, const void *address
     sim_word_sync(explore, number, &word->stores[newest % SIM_STORES_KEPT], acquires, scope);
 }
 
-static void sim_word_write(void *word, uint64_t value, uint32_t width)
+static inline void sim_word_write(void *word, uint64_t value, uint32_t width)
 {
     if (width == 4) {
         *(uint32_t *)word = (uint32_t)value;
@@ -323,8 +331,8 @@ static void sim_word_write(void *word, uint64_t value, uint32_t width)
 }
 
 /* What a store makes available: to its own rank, and to others. */
-static void sim_word_released(sim_explore *explore, uint32_t number, ist_order order,
-                              ist_scope scope, uint32_t released[2])
+static inline void sim_word_released(sim_explore *explore, uint32_t number, ist_order order,
+                                     ist_scope scope, uint32_t released[2])
 {
     const sim_agent *agent = &explore->agents[number];
     if (sim_releases(order) && scope >= IST_SCOPE_DEVICE) {
@@ -336,8 +344,8 @@ static void sim_word_released(sim_explore *explore, uint32_t number, ist_order o
     released[1] = scope == IST_SCOPE_SYSTEM ? agent->released[1] : 0;
 }
 
-void sim_word_store(sim_explore *explore, uint32_t number, void *address, uint64_t value,
-                    uint32_t width, ist_order order, ist_scope scope, const char *call)
+sim_rank *sim_word_store(sim_explore *explore, uint32_t number, void *address, uint64_t value,
+                         uint32_t width, ist_order order, ist_scope scope, const char *call)
 {
     sim_shadow_page *page =
         sim_shadow_access(explore, number, address, width, true, sim_class_of(scope), call);
@@ -345,10 +353,11 @@ void sim_word_store(sim_explore *explore, uint32_t number, void *address, uint64
     sim_word *word = sim_word_make(explore, page, address, width);
     uint32_t released[2];
     sim_word_released(explore, number, order, scope, released);
-    if (word != NULL) {
-        sim_word_push(word, value, epoch, released[0], released[1]); /* who knows it, has seen it */
+    if (word != NULL) { /* who knows it, has seen it */
+        sim_word_push(word, value, epoch, released[0], released[1]);
     }
     sim_word_write(address, value, width);
+    return page != NULL ? page->owner : sim_memory_owner(explore->world, address);
 }
 
 void sim_word_arrive(sim_explore *explore, uint32_t number, void *address, uint64_t value,

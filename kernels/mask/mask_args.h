@@ -113,8 +113,8 @@ typedef enum ist_mask_channel {
 /** First words of the window; only this rank touches them. */
 typedef struct ist_mask_state {
     uint64_t barrier_epoch; /**< barriers since the last clean */
-    uint64_t launches;      /**< kernels that waited since the last clean, of all protocols of the
-                                 communicator; equal on all ranks */
+    uint64_t launches;      /**< kernels that waited, of all protocols of the communicator; equal on
+                                 all ranks; a clean gives it a new beginning */
 } ist_mask_state;
 
 /** One message of the flooding. View words follow. */

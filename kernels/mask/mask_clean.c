@@ -18,13 +18,25 @@
  */
 #include "mask_flood.h"
 
+/* Together below the bits that a beat leaves for the count. */
+#define IST_MASK_LAUNCH_BITS 22u
+#define IST_MASK_LAUNCH_GENERATION_BITS 12u
+
 IST_KERNEL(mask_clean_begin, ist_mask_clean_begin_args)
 {
     ist_mask_layout at = ist_mask_layout_of(args->dev->rank_count);
     ist_mask_reset(coop, args->dev, &at, IST_MASK_FLOOD, IST_MASK_CHANNELS - IST_MASK_FLOOD);
 }
 
-/** Phase 1. Collective. */
+/** Where the count of kernels begins in a generation: no beat of this one equals one that was left from before
+ *  the clean, which then would pass for silence. All ranks count on from the same number. */
+IST_DEVICE_FN uint64_t ist_mask_launches_from(uint64_t generation)
+{
+    return (generation & ((UINT64_C(1) << IST_MASK_LAUNCH_GENERATION_BITS) - 1u))
+           << IST_MASK_LAUNCH_BITS;
+}
+
+/** Phase 1; phase 2 begins with a sync. Collective. */
 IST_DEVICE_FN void ist_mask_admit(ist_coop *coop, const ist_mask_clean_args *args)
 {
     const ist_dev_comm *dev = args->dev;
@@ -44,7 +56,6 @@ IST_DEVICE_FN void ist_mask_admit(ist_coop *coop, const ist_mask_clean_args *arg
         ist_store_u64(coop, &dev->mask->generation, args->generation, IST_RELEASE,
                       IST_SCOPE_SYSTEM);
     }
-    ist_coop_sync(coop);
 }
 
 /** Phase 2. @return ist_wire_outcome. Collective. */
@@ -107,9 +118,9 @@ IST_KERNEL(mask_clean, ist_mask_clean_args)
     flood.at = ist_mask_layout_of(dev->rank_count);
     ist_mask_state *state = ist_mask_state_of(coop, dev, &flood.at);
     if (ist_coop_elect(coop)) {
-        ist_store_u64(coop, &state->launches, 0, IST_RELAXED, IST_SCOPE_DEVICE);
+        ist_store_u64(coop, &state->launches, ist_mask_launches_from(args->generation), IST_RELAXED,
+                      IST_SCOPE_DEVICE);
     }
-    ist_coop_sync(coop);
     ist_wire wire = ist_mask_wire(dev);
     flood.position = ist_wire_enter(coop, &wire);
     flood.deadline_ns = args->deadline_ns;

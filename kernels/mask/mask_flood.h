@@ -95,7 +95,6 @@ IST_DEVICE_FN uint64_t ist_mask_compose(ist_coop *coop, const ist_mask_flood *fl
     ist_mask_message *message = (ist_mask_message *)ist_coop_scratch(
         coop, IST_MASK_SCRATCH_MESSAGE, (uint32_t)ist_mask_message_bytes(dev));
     uint64_t *words = (uint64_t *)(message + 1);
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, ist_mask_word_count(dev)) {
         sent[i] = ist_load_u64(coop, &dev->mask->words[i], IST_RELAXED, IST_SCOPE_SYSTEM);
         words[i] = sent[i];
@@ -145,7 +144,7 @@ IST_DEVICE_FN void ist_mask_send(ist_coop *coop, const ist_mask_flood *flood, ui
     ist_wire_raise_all(coop, dev, channel, tag, active);
 }
 
-/** Takes one message into the view. Collective. */
+/** Takes one message into the view; a sync lies before and must follow. Collective. */
 IST_DEVICE_FN void ist_mask_merge_one(ist_coop *coop, const ist_mask_flood *flood, uint32_t round,
                                       uint32_t peer)
 {
@@ -157,7 +156,6 @@ IST_DEVICE_FN void ist_mask_merge_one(ist_coop *coop, const ist_mask_flood *floo
     ist_mask_message *message =
         (ist_mask_message *)ist_coop_scratch(coop, IST_MASK_SCRATCH_MESSAGE, (uint32_t)bytes);
     const uint64_t *words = (const uint64_t *)(message + 1);
-    ist_coop_sync(coop);
     ist_row_copy(coop, message, ist_window_local(coop, dev, 0, ist_mask_inbox(flood, round, peer)),
                  bytes);
     ist_coop_sync(coop);
@@ -182,7 +180,7 @@ IST_DEVICE_FN void ist_mask_merge_one(ist_coop *coop, const ist_mask_flood *floo
     }
 }
 
-/** Phase 3 over all that came; stops at the first decision. Collective. */
+/** Phase 3 over all that came; stops at the first decision. Ends with a sync. Collective. */
 IST_DEVICE_FN void ist_mask_merge(ist_coop *coop, const ist_mask_flood *flood, uint32_t round,
                                   const uint8_t *results)
 {
@@ -212,14 +210,14 @@ IST_DEVICE_FN void ist_mask_merge(ist_coop *coop, const ist_mask_flood *flood, u
     }
 }
 
-/** Makes the mask the view, and tells those that leave it. Collective. */
+/** Makes the mask the view, and tells those that leave it. The words are each lane's own, here and in
+ *  the message that follows. Collective. */
 IST_DEVICE_FN void ist_mask_apply(ist_coop *coop, const ist_mask_flood *flood)
 {
     const ist_dev_comm *dev = flood->dev;
     ist_wire wire = ist_mask_wire(dev);
     uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
     const uint64_t *now = ist_mask_view_now(ist_mask_view_of(coop, dev), dev);
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, dev->rank_count) {
         int stays = (int)((now[peer / 64u] >> (peer % 64u)) & 1u);
         marks[peer] = (uint8_t)(!stays && ist_mask_active(coop, dev, peer));
@@ -232,7 +230,6 @@ IST_DEVICE_FN void ist_mask_apply(ist_coop *coop, const ist_mask_flood *flood)
     IST_EACH_LANE (coop, i, ist_mask_word_count(dev)) {
         ist_store_u64(coop, &dev->mask->words[i], now[i], IST_RELEASE, IST_SCOPE_SYSTEM);
     }
-    ist_coop_sync(coop);
 }
 
 /** Notes that the peers have gone on without this rank. Collective. */
@@ -309,7 +306,6 @@ IST_DEVICE_FN int32_t ist_mask_agree_on(ist_coop *coop, ist_mask_flood *flood)
             return status;
         }
         ist_mask_merge(coop, flood, round, results);
-        ist_coop_sync(coop);
         uint32_t excluded = view->excluded;
         uint32_t decided = view->decided || !view->differs;
         if (excluded) {

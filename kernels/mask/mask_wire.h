@@ -39,11 +39,10 @@ IST_DEVICE_FN uint8_t *ist_mask_results(ist_coop *coop, const ist_dev_comm *dev)
     return (uint8_t *)ist_coop_scratch(coop, IST_MASK_SCRATCH_RESULTS, dev->rank_count);
 }
 
-/** Writes the answer for the host, `sequence` last. Collective. */
+/** Writes the answer for the host, `sequence` last; a sync lies behind all that it covers. Collective. */
 IST_DEVICE_FN void ist_mask_answer(ist_coop *coop, const ist_dev_comm *dev, ist_mask_result *result,
                                    uint64_t sequence, int32_t status, uint32_t rounds)
 {
-    ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         uint64_t generation = ist_wire_generation(coop, dev);
         ist_store_u32(coop, (uint32_t *)&result->status, (uint32_t)status, IST_RELAXED,
@@ -54,7 +53,7 @@ IST_DEVICE_FN void ist_mask_answer(ist_coop *coop, const ist_dev_comm *dev, ist_
     }
 }
 
-/** Zeroes what this rank keeps of channels [first, first + count). Collective. */
+/** Zeroes what this rank keeps of channels [first, first + count). A sync must follow. Collective. */
 IST_DEVICE_FN void ist_mask_reset(ist_coop *coop, const ist_dev_comm *dev,
                                   const ist_mask_layout *at, uint32_t first, uint32_t count)
 {
@@ -63,7 +62,6 @@ IST_DEVICE_FN void ist_mask_reset(ist_coop *coop, const ist_dev_comm *dev,
     ist_wire_reset_words(coop, dev, from.words, count);
     ist_row_fill(coop, ist_wire_word(coop, dev, from.sent, 0), 0, bytes);
     ist_wire_reset_signals(coop, dev, from.signal_first, count);
-    ist_coop_sync(coop);
 }
 
 #endif

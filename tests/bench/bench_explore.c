@@ -3,6 +3,7 @@
  * How many schedules a second: the small world of bench_world (4 ranks, 8 tokens, hidden 64, 8
  * experts, top-2, one dispatch and one combine, everything opened and closed each time), explored with
  * all detectors. Figures are of processor time; the result of every combine is checked.
+ * The digest of all is over logs and choices: equal as long as all schedules are what they were.
  *
  * A device operation is a call of a kernel's body through the device header that touches memory which
  * others may touch, or that orders it: a load or store of a word, an atomic, a fence, a row (each place
@@ -60,6 +61,17 @@ static int by_size(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
+/* Of what all schedules did, in their order. */
+static uint64_t digest_of_all(const uint64_t *values, uint32_t count)
+{
+    uint64_t all = count;
+    for (uint32_t i = 0; i < count; ++i) {
+        all = (all ^ values[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        all ^= all >> 29;
+    }
+    return all;
+}
+
 static uint32_t distinct(uint64_t *values, uint32_t count)
 {
     uint32_t found = count > 0;
@@ -88,7 +100,7 @@ static int run(const bench *which, totals *all, uint64_t *digests)
             return 1;
         }
         if (digests != NULL) {
-            digests[i] = report.digest;
+            digests[i] = report.digest ^ report.choices_digest << 1;
         }
         all->calls += report.device_call_count;
         all->ordered += report.device_op_count;
@@ -109,14 +121,15 @@ static int print_speed(const bench *which)
         return 1;
     }
     const double count = which->count;
+    const uint64_t all_digests = digest_of_all(digests, which->count);
     (void)printf(
         "%u schedules in %.3f s: %.0f schedules/s, %.2f M steps/s, %.2f M device operations/s\n"
         "each: %.0f steps, %.0f device operations (%.0f ordered), %.0f choices, %.0f switches; %u "
-        "distinct digests\n",
+        "distinct digests, of all %016" PRIx64 "\n",
         which->count, all.seconds, count / all.seconds, (double)all.steps / all.seconds * 1e-6,
         (double)all.calls / all.seconds * 1e-6, (double)all.steps / count,
         (double)all.calls / count, (double)all.ordered / count, (double)all.points / count,
-        (double)all.switches / count, distinct(digests, which->count));
+        (double)all.switches / count, distinct(digests, which->count), all_digests);
     free(digests);
     return 0;
 }

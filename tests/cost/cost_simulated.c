@@ -442,6 +442,53 @@ static void test_put(void **state)
     }
 }
 
+/* ---- copies inside a GPU ----------------------------------------------------------------------- */
+
+#define COPY_BYTES_MAX (UINT64_C(1) << 26)
+
+static const uint64_t copy_bytes[] = {1024, 65536, 1048576, COPY_BYTES_MAX};
+static uint64_t copy_ns[4];
+
+/* One at a time: what waits behind another copy hides its launch. */
+static ist_status copy_rank(ist_world *world, void *arg)
+{
+    ist_stream *stream = NULL;
+    uint8_t *memory = NULL;
+    (void)arg;
+    IST_RETURN_IF_ERROR(ist_stream_open(world, &stream));
+    IST_RETURN_IF_ERROR(ist_mem_alloc(world, 2 * COPY_BYTES_MAX, 0, (void **)&memory));
+    IST_RETURN_IF_ERROR(ist_fill(stream, memory, 1, 2 * COPY_BYTES_MAX));
+    IST_RETURN_IF_ERROR(ist_stream_sync(stream, 0));
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint64_t begin_ns = ist_world_clock_ns(world);
+        IST_RETURN_IF_ERROR(ist_copy(stream, memory, memory + COPY_BYTES_MAX, copy_bytes[i]));
+        IST_RETURN_IF_ERROR(ist_stream_sync(stream, 0));
+        copy_ns[i] = ist_world_clock_ns(world) - begin_ns;
+    }
+    IST_RETURN_IF_ERROR(ist_mem_free(world, memory));
+    return ist_stream_close(stream);
+}
+
+/* Without the calls of the host, which an estimate does not have. */
+static void test_copy(void **state)
+{
+    static const char *const clusters[] = {"1x1,host_call=0ns",
+                                           "1x1,host_call=0ns,launch=4.2us,hbm_rate=3TB/s"};
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        ist_world_desc desc = {
+            .size = sizeof(desc), .rank_count = 1, .backend = "sim", .cluster = clusters[i]};
+        assert_int_equal(ist_world_run(&desc, copy_rank, NULL, NULL), IST_OK);
+        for (uint32_t j = 0; j < 4; j++) {
+            char what[32];
+            const ist_op_desc op = {
+                .size = sizeof(op), .kind = IST_OP_COPY, .bytes = copy_bytes[j]};
+            (void)snprintf(what, sizeof(what), "copy %u", (unsigned)copy_bytes[j]);
+            compare(clusters[i], what, copy_ns[j] * 1000, estimate_ps(clusters[i], &op));
+        }
+    }
+}
+
 static int by_size(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a;
@@ -465,7 +512,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load_store), cmocka_unit_test(test_network),
         cmocka_unit_test(test_profile),    cmocka_unit_test(test_put),
-        cmocka_unit_test(test_median),
+        cmocka_unit_test(test_copy),       cmocka_unit_test(test_median),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,6 +124,67 @@ static void test_bytes_by_hand(void **state)
     assert_true(cast.op[0].bytes[IST_LINK_NVLINK_OUT] == 8 * 9000);
 }
 
+static uint64_t total_ps(const char *cluster, ist_profile *profile, const char *op)
+{
+    answer to;
+    ist_group *group = NULL;
+    const ist_group_desc desc = {.size = sizeof desc, .cluster = cluster, .profile = profile};
+    assert_int_equal(ist_group_begin(&desc, &group), IST_OK);
+    add(group, op);
+    simulate(group, NULL, &to);
+    ist_group_drop(group);
+    return to.estimate.total_ps;
+}
+
+/* Times of 1, 2, 3 … nodes, one after the other. A second node brings NICs, which carry one in
+ * `domain` steps of a ring that NVLink alone carries on one node: so much it may be faster. */
+static void expect_rising(const char *rest, uint32_t domain, ist_profile *profile, const char *op)
+{
+    uint64_t before = 0;
+    for (uint32_t nodes = 1; nodes <= 4096; nodes += nodes < 40 ? 1 : nodes) {
+        char cluster[96];
+        (void)snprintf(cluster, sizeof cluster, "%ux%s", nodes, rest);
+        const uint64_t now = total_ps(cluster, profile, op);
+        /* A ten-thousandth: times are rounded link by link. */
+        const uint64_t slack = nodes == 2 ? before / domain : now / 10000;
+        if (now + slack < before) {
+            fail_msg("%s on %s: %llu ps, on fewer nodes %llu ps", op, cluster,
+                     (unsigned long long)now, (unsigned long long)before);
+        }
+        before = now > before || nodes == 2 ? now : before;
+    }
+}
+
+/* The same bytes among more nodes are never faster: not where AUTO changes its mind, either. */
+static void test_more_nodes_take_longer(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rest;
+        uint32_t domain;
+    } machines[] = {{"8", 8},
+                    {"8,nics=4", 8},
+                    {"4,nvlink=2", 2},
+                    {"8,nics=2,nic_rate=100Gb/s", 8},
+                    {"8,tree_down=2,leaf=4", 8}};
+    ist_profile *h200 = NULL;
+    assert_int_equal(ist_profile_open("h200", &h200), IST_OK);
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; ++i) {
+        const char *rest = machines[i].rest;
+        const uint32_t domain = machines[i].domain;
+        for (uint64_t bytes = 8; bytes <= UINT64_C(1) << 33; bytes *= 4) {
+            char op[64];
+            (void)snprintf(op, sizeof op, "allreduce,bytes=%llu", (unsigned long long)bytes);
+            expect_rising(rest, domain, NULL, op);
+            expect_rising(rest, domain, h200, op);
+        }
+        expect_rising(rest, domain, NULL, "barrier");
+        expect_rising(rest, domain, NULL, "allgather,bytes=1MiB");
+        expect_rising(rest, domain, NULL, "alltoall,bytes=64MiB");
+    }
+    ist_profile_close(h200);
+}
+
 static void test_every_operation_answers(void **state)
 {
     (void)state;
@@ -264,6 +325,35 @@ static void test_no_side_effects(void **state)
 {
     (void)state;
     assert_int_equal(ist_test_run(8, "2x4", inside_world, NULL), IST_OK);
+}
+
+/* A communicator's machines are those of its world, not the usual ones. */
+static ist_status ask_comm(ist_world *world, void *arg)
+{
+    ist_comm *comm = NULL;
+    ist_group *group = NULL;
+    ist_estimate estimate = {.size = sizeof estimate};
+    ist_op_desc op = {.size = sizeof op};
+    EXPECT_OK(world, ist_comm_open(world, NULL, &comm));
+    const ist_group_desc desc = {.size = sizeof desc, .comm = comm};
+    EXPECT_OK(world, ist_op_parse("alltoall,bytes=64MiB", &op));
+    EXPECT_OK(world, ist_group_begin(&desc, &group));
+    EXPECT_OK(world, ist_group_add(group, &op));
+    EXPECT_OK(world, ist_group_end(group, IST_GROUP_SIMULATE, &estimate));
+    *(uint64_t *)arg = estimate.total_ps;
+    return ist_comm_close(comm);
+}
+
+static void test_links_of_a_communicator(void **state)
+{
+    (void)state;
+    static const char *const clusters[] = {"1x8", "1x8,nvlink_rate=50GB/s", "2x4,nic_rate=100Gb/s",
+                                           "8x1,launch=9us", "2x4,tree_down=4,leaf=1"};
+    for (size_t i = 0; i < sizeof clusters / sizeof *clusters; ++i) {
+        uint64_t found = 0;
+        assert_int_equal(ist_test_run(8, clusters[i], ask_comm, &found), IST_OK);
+        assert_int_equal(found, total_ps(clusters[i], NULL, "alltoall,bytes=64MiB"));
+    }
 }
 
 static char *print(const ist_estimate *estimate)
@@ -487,12 +577,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_small_messages_differ_too),
         cmocka_unit_test(test_idle_links_are_named),
         cmocka_unit_test(test_bytes_by_hand),
+        cmocka_unit_test(test_more_nodes_take_longer),
         cmocka_unit_test(test_every_operation_answers),
         cmocka_unit_test(test_streams_overlap_and_share),
         cmocka_unit_test(test_edits),
         cmocka_unit_test(test_expand),
         cmocka_unit_test(test_large_worlds),
         cmocka_unit_test(test_no_side_effects),
+        cmocka_unit_test(test_links_of_a_communicator),
         cmocka_unit_test(test_json_is_stable),
         cmocka_unit_test(test_profiles),
         cmocka_unit_test(test_bad_profiles),

@@ -80,6 +80,20 @@ static ist_status aborted(ist_world *world, ist_comm *comm, ist_stream *stream, 
     return IST_OK;
 }
 
+/* What-if needs no work of the GPUs: an estimate of what this communicator would do. */
+static ist_status simulated(ist_comm *comm)
+{
+    ist_group *group = NULL;
+    ist_estimate estimate = {.size = sizeof(estimate)};
+    const ist_group_desc desc = {.size = sizeof(desc), .comm = comm};
+    const ist_op_desc op = {.size = sizeof(op), .kind = IST_OP_ALL_REDUCE, .bytes = 4096};
+    TRY(ist_group_begin(&desc, &group));
+    TRY(ist_group_add(group, &op));
+    TRY(ist_group_end(group, IST_GROUP_SIMULATE, &estimate));
+    CHECK(estimate.rank_count == 2 && estimate.node_count == 1 && estimate.total_ps > 1000000);
+    return IST_OK;
+}
+
 static ist_status use(ist_world *world, ist_comm *comm, ist_stream *stream, uint32_t *words)
 {
     const ist_op_desc op = {.size = sizeof(op), .kind = IST_OP_ALL_REDUCE, .bytes = 4096};
@@ -91,6 +105,7 @@ static ist_status use(ist_world *world, ist_comm *comm, ist_stream *stream, uint
     CHECK(strcmp(info.library, "nccl") == 0 && info.reason == NULL);
     CHECK(info.estimate_reason != NULL);
     CHECK(ist_op_reference(comm, &op, &time_ps) == IST_ERR_UNSUPPORTED);
+    TRY(simulated(comm));
     TRY(some_calls(comm, stream, words));
     TRY(in_a_group(world, comm, stream, words));
     TRY(in_a_graph(comm, stream, words));

@@ -31,6 +31,11 @@ clean() { # output: nothing of it may speak of a leak or a failed check
     fi
 }
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/two_gpus.bash"
+machine "$link" >"$work/joined.json"
+
 case $way in
 threads | plain)
     [ "$way" = threads ] || export FAKE_CUDA_NO_DEPENDENT=1
@@ -62,29 +67,15 @@ faults)
     [ "$n" -gt 50 ] && [ "$n" -lt 1000 ]
     ;;
 starve)
-    output=$(timeout 250 "$program" starve 2>&1) || { echo "$output"; exit 1; }
-    echo "$output"
-    clean "$output"
+    for topology in off "$work/joined.json"; do
+        output=$(IST_TOPOLOGY=$topology timeout 120 "$program" starve 2>&1) || { echo "$output"; exit 1; }
+        echo "$output"
+        clean "$output" || exit 1
+    done
     ;;
 topology)
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-    machine() { # attributes of GPU 0 and 1 behind their uuid; links
-        cat <<JSON
-{"format": "isthmus-topology", "version": 1, "source": "two GPUs", "missing": [],
- "nodes": [{"kind": "machine"}, {"kind": "numa", "parent": 0, "number": 0},
-  {"kind": "gpu", "parent": 1, "number": 0,
-   "attrs": {"uuid": "GPU-01000000-0000-0000-0000-000000000000"$1}},
-  {"kind": "gpu", "parent": 1, "number": 1,
-   "attrs": {"uuid": "GPU-02000000-0000-0000-0000-000000000000"$2}}],
- "links": [{"kind": "smp", "a": 1, "b": 0}, {"kind": "pci", "a": 2, "b": 1},
-  {"kind": "pci", "a": 3, "b": 1}$3]}
-JSON
-    }
-    link=', {"kind": "nvlink", "a": 2, "b": 3, "count": 18, "bytes_per_s": 366000000000}'
-    machine '' '' "$link" >"$work/joined.json"
-    machine '' '' '' >"$work/pcie.json"
-    machine ', "p2p": ""' ', "p2p": ""' '' >"$work/refused.json"
+    machine '' >"$work/pcie.json"
+    machine '' ', "p2p": ""' ', "p2p": ""' >"$work/refused.json"
     export IST_LOG=warn
     worlds=2 # that the program opens; each compares once
     warnings() { # file; how many lines say $2

@@ -3,11 +3,14 @@
  * An NCCL of any release, for testing what is said of a library that does not fit, and what the host
  * side does with one that fails: FAKE_NCCL_VERSION is what it reports (22809). It can do nothing, unless
  * FAKE_NCCL_WORKS is set: then communicators open and calls succeed, and move no bytes;
- * FAKE_NCCL_FAIL=n makes the nth call fail. Compiled with FAKE_NCCL_BARE it has no other function.
+ * FAKE_NCCL_FAIL=n makes the nth call fail. FAKE_NCCL_GIN=kind,members (2: proxy, 3: GDAKI; of a
+ * load/store team): there is GIN. Compiled with FAKE_NCCL_BARE it has no other function.
  */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+
+#include "fake_nccl_devcomm.h"
 
 #define FAKE __attribute__((visibility("default")))
 #define SUCCESS 0
@@ -144,17 +147,52 @@ FAKE int ncclRedOpCreatePreMulSum(int *op, void *scalar, int dtype, int residenc
     return answer();
 }
 
-/* What GIN would need always fails. */
-#define FAILS(name)                                                                                \
-    FAKE int name(void);                                                                           \
-    FAKE int name(void)                                                                            \
-    {                                                                                              \
-        return INTERNAL_ERROR;                                                                     \
+/* What GIN needs: puts would go nowhere, but it opens. */
+FAKE int ncclCommWindowRegister(void *comm, void *base, size_t bytes, void **window, int flags);
+FAKE int ncclCommWindowDeregister(void *comm, void *window);
+FAKE int ncclDevCommCreate(void *comm, const void *requirements, void *devcomm);
+FAKE int ncclDevCommDestroy(void *comm, const void *devcomm);
+
+static int gin_answer(void)
+{
+    return getenv("FAKE_NCCL_GIN") != NULL ? SUCCESS : INTERNAL_ERROR;
+}
+
+FAKE int ncclCommWindowRegister(void *comm, void *base, size_t bytes, void **window, int flags)
+{
+    (void)comm, (void)bytes, (void)flags;
+    *window = base;
+    return gin_answer();
+}
+
+FAKE int ncclCommWindowDeregister(void *comm, void *window)
+{
+    (void)comm, (void)window;
+    return gin_answer();
+}
+
+FAKE int ncclDevCommCreate(void *comm, const void *requirements, void *devcomm)
+{
+    const char *text = getenv("FAKE_NCCL_GIN");
+    (void)comm, (void)requirements;
+#ifndef FAKE_NCCL_NO_GIN
+    if (text != NULL) {
+        char *rest = NULL;
+        int kind = (int)strtol(text, &rest, 10);
+        fake_devcomm_fill(devcomm, *rest == ',' ? atoi(rest + 1) : 1, kind);
     }
-FAILS(ncclCommWindowRegister)
-FAILS(ncclCommWindowDeregister)
-FAILS(ncclDevCommCreate)
-FAILS(ncclDevCommDestroy)
+    return gin_answer();
+#else
+    (void)text, (void)devcomm;
+    return INTERNAL_ERROR;
+#endif
+}
+
+FAKE int ncclDevCommDestroy(void *comm, const void *devcomm)
+{
+    (void)comm, (void)devcomm;
+    return gin_answer();
+}
 
 FAKE const char *ncclGetErrorString(int result);
 

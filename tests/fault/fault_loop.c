@@ -9,6 +9,7 @@
 #include "test_kernels.h"
 
 #include <isthmus/backend.h>
+#include <isthmus/unstable/topology.h>
 #include <isthmus/unstable/whatif.h>
 
 #include <cmocka.h>
@@ -99,7 +100,9 @@ static ist_status use_all(scene *s)
     ist_mask mask = {.size = sizeof(mask), .words = words, .word_count = 1};
     uint32_t count = 0;
     ist_comm_info info = {.size = sizeof(info)};
+    ist_topology_pair pair = {.size = sizeof(pair)};
     STEP(ist_comm_query(s->comm, &info));
+    STEP(ist_comm_pair(s->comm, 0, 1, &pair));
     STEP(ist_fill(s->stream, s->out, 0, 8192));
     STEP(ist_copy_to_device(s->stream, word, &host, 8));
     STEP(ist_copy(s->stream, word + 8, word, 8));

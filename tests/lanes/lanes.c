@@ -31,8 +31,8 @@ extern void __tsan_destroy_fiber(void *fiber);
 extern void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 extern void __tsan_acquire(void *object);
 extern void __tsan_release(void *object);
-extern void __tsan_read_range(void *address, unsigned long bytes);
-extern void __tsan_write_range(void *address, unsigned long bytes);
+extern void __tsan_read_range_pc(void *address, unsigned long bytes, void *pc);
+extern void __tsan_write_range_pc(void *address, unsigned long bytes, void *pc);
 extern void AnnotateIgnoreReadsBegin(const char *file, int line);
 extern void AnnotateIgnoreReadsEnd(const char *file, int line);
 extern void AnnotateIgnoreWritesBegin(const char *file, int line);
@@ -91,11 +91,55 @@ static bool line_of(void *pc, char *line)
     return found;
 }
 
+/* ---- places in the kernels' text ------------------------------------------------------------- */
+
+#define PLACES 4096u
+
+/* A call of the device header: where it stands. */
+typedef struct call_place {
+    void *pc;
+    bool row;       /* it moves rows */
+    bool unstamped; /* it may stage rows under a valid stamp */
+} call_place;
+
+static call_place places[PLACES];
+
+/* Functions that stage without zeroing the stamp first: what they put is taken once, while its sender is
+   waited for. */
+static const char *const unstamped[] = {"ist_ep_send_part"};
+
+static bool is_one_of(void *pc, const char *const *names, size_t count)
+{
+    char name[LANE_TEXT];
+    __sanitizer_symbolize_pc(pc, "%f", name, sizeof(name));
+    for (size_t i = 0; i < count; ++i) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static call_place *place_of(void *pc)
+{
+    size_t at = ((uintptr_t)pc * UINT64_C(0x9e3779b97f4a7c15) >> 40) % PLACES;
+    while (places[at].pc != NULL && places[at].pc != pc) {
+        at = (at + 1u) % PLACES;
+    }
+    if (places[at].pc == NULL) {
+        places[at] = (call_place){.pc = pc, .unstamped = is_one_of(pc, unstamped, 1)};
+    }
+    return &places[at];
+}
+
 /* Lanes that write the same text at once, as "somebody found …" does: what they write is equal, or any
    of it will do. */
 static bool write_the_same(void *one, void *other)
 {
     char first[LANE_TEXT], second[LANE_TEXT];
+    if (place_of(one)->row || place_of(other)->row) {
+        return false;
+    }
     return one == other || (line_of(one, first) && line_of(other, second) &&
                             strcmp(first + strspn(first, " "), second + strspn(second, " ")) == 0);
 }
@@ -106,14 +150,7 @@ static const char *const tolerant[] = {"ist_ep_check_entries"};
 
 static bool is_tolerant(void *pc)
 {
-    char name[LANE_TEXT];
-    __sanitizer_symbolize_pc(pc, "%f", name, sizeof(name));
-    for (size_t i = 0; i < sizeof(tolerant) / sizeof(*tolerant); ++i) {
-        if (strcmp(name, tolerant[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return is_one_of(pc, tolerant, sizeof(tolerant) / sizeof(*tolerant));
 }
 
 /* Whether the two lanes belong to one block; their fibers are named after it. */
@@ -168,6 +205,7 @@ extern lane_transfer jump_fcontext(void *to, void *data);
 extern void *make_fcontext(void *stack_top, size_t stack_bytes, void (*entry)(lane_transfer));
 
 typedef struct lane {
+    void *pc; /* of the call of the device header that it is in */
     void *context;
     void *fiber; /* of the sanitizer */
     uint8_t *stack;
@@ -192,6 +230,8 @@ typedef struct lane_block {
     uint8_t *scratch;
     struct lane_block *next;
 } lane_block;
+
+static void sources_forget(uint64_t now_ns);
 
 static lane_block *blocks;
 static lane *now;
@@ -310,6 +350,7 @@ void lanes_run(ist_coop *coop, const void *args, void (*body)(ist_coop *coop, co
     block->args = args;
     block->entered = 0;
     drawn = ist_clock_ns(coop) * UINT64_C(0x9e3779b97f4a7c15) + ist_coop_block(coop);
+    sources_forget(ist_clock_ns(coop));
     memset(block->calls, 0, sizeof(block->calls));
     for (uint32_t i = 0; i < LANES; ++i) {
         lane *each = &block->lanes[i];
@@ -361,6 +402,112 @@ void lanes_sync(ist_coop *coop)
     __tsan_acquire(met);
 }
 
+/* ---- what lanes touch ------------------------------------------------------------------------ */
+
+#define LANE_ENTER() (now->pc = __builtin_return_address(0))
+
+static void reads(const void *address, uint64_t bytes)
+{
+    if (bytes != 0 && address != NULL) {
+        __tsan_read_range_pc((void *)(uintptr_t)address, bytes, now->pc);
+    }
+}
+
+static void writes(void *address, uint64_t bytes)
+{
+    if (bytes != 0 && address != NULL) {
+        __tsan_write_range_pc(address, bytes, now->pc);
+    }
+}
+
+/* Words of one block's lanes are in no order unless it syncs, whatever their own order is. */
+static void reads_word(const void *word, uint64_t bytes, ist_order order)
+{
+    if (order == IST_RELAXED) {
+        reads(word, bytes);
+    }
+}
+
+static void writes_word(void *word, uint64_t bytes, ist_order order)
+{
+    if (order == IST_RELAXED) {
+        writes(word, bytes);
+    }
+}
+
+/*
+ * Sources of puts, which the network may read late. Those of rows begin with a stamp, which is zeroed
+ * before the row is staged again, and set after that: whoever writes the row has to come after the
+ * lane that zeroed it, and whoever sets the stamp after all that wrote the row.
+ */
+#define SOURCES 8192u
+#define STAMP_BYTES 16u
+#define LANE_LEAD_NS 10000u /* blocks of one world are no farther apart when they begin */
+
+typedef struct source {
+    uint64_t *stamp; /* NULL: free */
+    uint64_t bytes;
+    bool zeroed; /* since it was put */
+} source;
+
+static source sources[SOURCES];
+
+static source *source_at(const void *stamp)
+{
+    size_t at = ((uintptr_t)stamp * UINT64_C(0x9e3779b97f4a7c15) >> 40) % SOURCES;
+    for (size_t i = 0; i < 16u && sources[at].stamp != NULL && sources[at].stamp != stamp; ++i) {
+        at = (at + 1u) % SOURCES;
+    }
+    return &sources[at];
+}
+
+static void source_is_put(void *stamp, uint64_t bytes)
+{
+    if (bytes > STAMP_BYTES && ((uintptr_t)stamp & 7u) == 0) {
+        *source_at(stamp) = (source){stamp, bytes, false};
+    }
+}
+
+static void source_is_staged(const void *row)
+{
+    const source *from = source_at((const uint8_t *)row - STAMP_BYTES);
+    if ((const uint8_t *)from->stamp != (const uint8_t *)row - STAMP_BYTES) {
+        return;
+    }
+    if (from->zeroed) {
+        reads(from->stamp, sizeof(*from->stamp));
+    } else if (*from->stamp != 0 && !place_of(now->pc)->unstamped) {
+        (void)fprintf(stderr, "a row is staged again under its last stamp\n");
+        say_access("write", (void *const[2]){now->pc, NULL});
+        _exit(66);
+    }
+}
+
+static void source_is_stamped(const uint64_t *word, uint64_t value)
+{
+    source *from = source_at(word);
+    if (from->stamp == word && value != 0 && from->zeroed) {
+        reads((const uint8_t *)word + STAMP_BYTES, from->bytes - STAMP_BYTES);
+    }
+    from->zeroed = from->stamp == word && value == 0;
+}
+
+/* Another world: what was put in the last one says nothing about this one's memory. */
+static void sources_forget(uint64_t now_ns)
+{
+    static uint64_t newest_ns;
+    if (now_ns + LANE_LEAD_NS < newest_ns) {
+        memset(sources, 0, sizeof(sources));
+        newest_ns = 0;
+    }
+    newest_ns = now_ns > newest_ns ? now_ns : newest_ns;
+}
+
+static void row_begins(void)
+{
+    place_of(now->pc)->row = true;
+}
+
 /* ---- calls of one lane ----------------------------------------------------------------------- */
 
 static bool releases(ist_order order)
@@ -401,6 +548,8 @@ static void call_end(lane *self, ist_order order)
 uint32_t lanes_load_u32(ist_coop *coop, const uint32_t *word, ist_order order, ist_scope scope)
 {
     uint32_t value;
+    LANE_ENTER();
+    reads_word(word, 4, order);
     LANE_CALL(order, value = ist_load_u32(coop, word, order, scope));
     return value;
 }
@@ -408,6 +557,8 @@ uint32_t lanes_load_u32(ist_coop *coop, const uint32_t *word, ist_order order, i
 uint64_t lanes_load_u64(ist_coop *coop, const uint64_t *word, ist_order order, ist_scope scope)
 {
     uint64_t value;
+    LANE_ENTER();
+    reads_word(word, 8, order);
     LANE_CALL(order, value = ist_load_u64(coop, word, order, scope));
     return value;
 }
@@ -415,12 +566,17 @@ uint64_t lanes_load_u64(ist_coop *coop, const uint64_t *word, ist_order order, i
 void lanes_store_u32(ist_coop *coop, uint32_t *word, uint32_t value, ist_order order,
                      ist_scope scope)
 {
+    LANE_ENTER();
+    writes_word(word, 4, order);
     LANE_CALL(order, ist_store_u32(coop, word, value, order, scope));
 }
 
 void lanes_store_u64(ist_coop *coop, uint64_t *word, uint64_t value, ist_order order,
                      ist_scope scope)
 {
+    LANE_ENTER();
+    source_is_stamped(word, value);
+    writes_word(word, 8, order);
     LANE_CALL(order, ist_store_u64(coop, word, value, order, scope));
 }
 
@@ -523,12 +679,12 @@ static uint64_t broadcast(ist_coop *coop, uint64_t answer)
 {
     lane *self = now;
     lane_block *block = self->block;
-    uint64_t *place = &block->answer[block->calls[self->number]++ & 1u];
+    uint64_t *slot = &block->answer[block->calls[self->number]++ & 1u];
     if (self->number == 0) {
-        *place = answer;
+        *slot = answer;
     }
     lanes_sync(coop);
-    return *place;
+    return *slot;
 }
 
 uint64_t lanes_coop_fetch_add(ist_coop *coop, uint64_t *word, uint64_t value, ist_order order,
@@ -555,9 +711,10 @@ ist_wait_result lanes_coop_wait_word(ist_coop *coop, const ist_dev_comm *dev, co
 
 uint32_t lanes_coop_scan(ist_coop *coop, uint32_t *values, uint32_t count)
 {
+    LANE_ENTER();
     uint32_t total = 0;
     if (now->number == 0) {
-        __tsan_write_range(values, 4ul * count);
+        writes(values, 4ul * count);
         LANE_CALL(IST_RELAXED, total = ist_coop_scan(coop, values, count));
     }
     return (uint32_t)broadcast(coop, total);
@@ -566,10 +723,11 @@ uint32_t lanes_coop_scan(ist_coop *coop, uint32_t *values, uint32_t count)
 void lanes_coop_rank_by_key(ist_coop *coop, const int32_t *keys, uint32_t count, uint32_t *ordinals,
                             uint32_t *totals, uint32_t key_count)
 {
+    LANE_ENTER();
     if (now->number == 0) {
-        __tsan_read_range((void *)(uintptr_t)keys, 4ul * count);
-        __tsan_write_range(ordinals, 4ul * count);
-        __tsan_write_range(totals, 4ul * key_count);
+        reads(keys, 4ul * count);
+        writes(ordinals, 4ul * count);
+        writes(totals, 4ul * key_count);
         LANE_CALL(IST_RELAXED,
                   ist_coop_rank_by_key(coop, keys, count, ordinals, totals, key_count));
     }
@@ -579,9 +737,10 @@ void lanes_coop_rank_by_key(ist_coop *coop, const int32_t *keys, uint32_t count,
 uint32_t lanes_wait_peers(ist_coop *coop, const ist_dev_comm *dev, const ist_peer_wait *wait,
                           uint8_t *results)
 {
+    LANE_ENTER();
     uint32_t missing = 0;
     if (now->number == 0) {
-        __tsan_write_range(results, dev->rank_count);
+        writes(results, dev->rank_count);
         LANE_CALL(IST_ACQUIRE, missing = ist_wait_peers(coop, dev, wait, results));
     }
     return (uint32_t)broadcast(coop, missing);
@@ -594,6 +753,7 @@ void lanes_gin_put(ist_coop *coop, const ist_dev_comm *dev, uint32_t context, ui
 {
     lanes_sync(coop);
     if (now->number == 0) {
+        source_is_put(ist_window_local(coop, dev, src_window, src_offset), bytes);
         LANE_CALL(IST_RELEASE, ist_gin_put(coop, dev, context, peer, dst_window, dst_offset,
                                            src_window, src_offset, bytes, remote, local_counter));
     }
@@ -640,27 +800,13 @@ void *lanes_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void reads(const void *address, uint64_t bytes)
-{
-    if (bytes != 0 && address != NULL) {
-        __tsan_read_range((void *)(uintptr_t)address, bytes);
-    }
-}
-
-static void writes(void *address, uint64_t bytes)
-{
-    if (bytes != 0 && address != NULL) {
-        __tsan_write_range(address, bytes);
-    }
-}
-
 /* Where this lane's part of a row begins: whole words, as some are others'. */
 static uint64_t part_at(uint64_t bytes, uint32_t number)
 {
     return number == LANES ? bytes : bytes * number / LANES / 8u * 8u;
 }
 
-void lanes_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
+static void row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
 {
     uint64_t from = part_at(bytes, now->number);
     uint64_t count = part_at(bytes, now->number + 1u) - from;
@@ -669,6 +815,7 @@ void lanes_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
         return;
     }
     if (count != 0) {
+        source_is_staged(dst);
         reads((const uint8_t *)src + from, count);
         writes((uint8_t *)dst + from, count);
         LANE_CALL(IST_RELAXED,
@@ -676,12 +823,21 @@ void lanes_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
     }
 }
 
+void lanes_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
+{
+    LANE_ENTER();
+    row_begins();
+    row_copy(coop, dst, src, bytes);
+}
+
 void lanes_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const void *src,
                          uint64_t bytes)
 {
+    LANE_ENTER();
+    row_begins();
     reads(dst, count * sizeof(*dst));
     for (uint32_t i = 0; i < count; ++i) {
-        lanes_row_copy(coop, dst[i], src, bytes);
+        row_copy(coop, dst[i], src, bytes);
     }
 }
 
@@ -689,6 +845,7 @@ ist_wait_result lanes_coop_wait_tagged(ist_coop *coop, const ist_dev_comm *dev,
                                        const uint64_t *const *words, uint32_t *data, uint32_t count,
                                        uint32_t tag, uint64_t deadline_ns, ist_scope scope)
 {
+    LANE_ENTER();
     ist_wait_result result = IST_WAIT_DONE;
     for (uint32_t i = now->number; i < count; i += LANES) { /* as on a GPU: a lane a word */
         reads(&words[i], sizeof(words[i]));
@@ -704,6 +861,8 @@ ist_wait_result lanes_coop_wait_tagged(ist_coop *coop, const ist_dev_comm *dev,
 
 void lanes_row_copy_batch(ist_coop *coop, const ist_row_batch *batch)
 {
+    LANE_ENTER();
+    row_begins();
     reads(batch->places, batch->row_count * sizeof(*batch->places));
     reads(batch->src, batch->row_count * sizeof(*batch->src));
     for (uint32_t row = 0; row < batch->row_count; ++row) {
@@ -711,7 +870,7 @@ void lanes_row_copy_batch(ist_coop *coop, const ist_row_batch *batch)
         reads(dst, batch->places[row] * sizeof(*dst));
         for (uint32_t i = 0; i < batch->places[row]; ++i) {
             if (dst[i] != NULL) {
-                lanes_row_copy(coop, dst[i], batch->src[row], batch->bytes);
+                row_copy(coop, dst[i], batch->src[row], batch->bytes);
             }
         }
     }
@@ -719,16 +878,20 @@ void lanes_row_copy_batch(ist_coop *coop, const ist_row_batch *batch)
 
 void lanes_row_copy_list(ist_coop *coop, const ist_row_part *parts, uint32_t count)
 {
+    LANE_ENTER();
+    row_begins();
     reads(parts, count * sizeof(*parts));
     for (uint32_t i = 0; i < count; ++i) {
         if (parts[i].bytes != 0) {
-            lanes_row_copy(coop, parts[i].dst, parts[i].src, parts[i].bytes);
+            row_copy(coop, parts[i].dst, parts[i].src, parts[i].bytes);
         }
     }
 }
 
 void lanes_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes)
 {
+    LANE_ENTER();
+    row_begins();
     uint64_t from = part_at(bytes, now->number);
     uint64_t count = part_at(bytes, now->number + 1u) - from;
     if (count != 0) {
@@ -737,8 +900,8 @@ void lanes_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes)
     }
 }
 
-void lanes_row_reduce(ist_coop *coop, void *dst, const void *const *src, const float *weight,
-                      uint32_t count, uint64_t elements, ist_dtype dtype)
+static void row_reduce(ist_coop *coop, void *dst, const void *const *src, const float *weight,
+                       uint32_t count, uint64_t elements, ist_dtype dtype)
 {
     uint64_t width = dtype == IST_F32 ? 4u : 2u;
     uint64_t from = part_at(elements, now->number);
@@ -775,12 +938,22 @@ static void reduce_one(ist_coop *coop, const ist_row_sums *batch, uint32_t row)
             there[count++] = src[i];
         }
     }
-    lanes_row_reduce(coop, batch->dst[row], there, weight == NULL ? NULL : weights, count,
-                     batch->elements, batch->dtype);
+    row_reduce(coop, batch->dst[row], there, weight == NULL ? NULL : weights, count,
+               batch->elements, batch->dtype);
+}
+
+void lanes_row_reduce(ist_coop *coop, void *dst, const void *const *src, const float *weight,
+                      uint32_t count, uint64_t elements, ist_dtype dtype)
+{
+    LANE_ENTER();
+    row_begins();
+    row_reduce(coop, dst, src, weight, count, elements, dtype);
 }
 
 void lanes_row_reduce_batch(ist_coop *coop, const ist_row_sums *batch)
 {
+    LANE_ENTER();
+    row_begins();
     reads(batch->dst, batch->row_count * sizeof(*batch->dst));
     for (uint32_t row = 0; row < batch->row_count; ++row) {
         if (batch->dst[row] != NULL) {

@@ -110,7 +110,7 @@ void lanes_row_reduce_batch(ist_coop *coop, const ist_row_sums *batch);
     (void)(coop);                                                                                  \
     for (uint32_t i = lanes_self(), i##_end_ = (uint32_t)(n); i < i##_end_; i += LANES)
 
-#define ist_coop_elect(coop) ((void)(coop), lanes_self() == 0)
+#define ist_coop_elect(coop) ((void)(coop), lanes_self() == LANES - 1u)
 #define ist_coop_sync lanes_sync
 #define ist_coop_scratch lanes_scratch
 #define ist_load_u32 lanes_load_u32

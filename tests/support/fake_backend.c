@@ -469,6 +469,15 @@ static ist_status fake_coll_estimate(void *self, const ist_backend_coll *op, uin
     return IST_OK;
 }
 
+static ist_status fake_comm_ground(void *self, uint64_t comm, ist_backend_ground *ground,
+                                   uint32_t *gpus, uint64_t *maps)
+{
+    (void)self, (void)comm, (void)gpus, (void)maps;
+    FAKE_CALL(comm_ground);
+    *ground = (ist_backend_ground){.rank_count = ground->rank_count, .source = "1x8"};
+    return IST_OK;
+}
+
 static const ist_backend_ops fake_ops = {.size = sizeof(ist_backend_ops),
                                          .abi = IST_BACKEND_ABI,
 #define X(op, params, args, need) .op = fake_##op,

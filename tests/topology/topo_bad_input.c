@@ -191,6 +191,7 @@ static void test_lines(void **state)
     refused("core:2  pu:1", "position 8: expected the type");
     assert_int_equal(load(numbered, sizeof(numbered) - 1), IST_OK);
     refused("pack:2 moon:3 pu:1", "synthetic");
+    refused("[numa]", "synthetic");
     refused("\x7f"
             "ELF\x02\x01",
             "position 1");

@@ -167,6 +167,112 @@ static void test_team_sizes(void **unused)
     topo_graph_close(wide);
 }
 
+/* Runs are found greedily, so the oracle goes by runs, too. */
+static uint32_t oracle_runs(const uint64_t *maps, uint32_t count, uint32_t *lengths)
+{
+    uint32_t runs = 0;
+    for (uint32_t first = 0; first < count;) {
+        uint32_t end = first + 1;
+        for (bool all = true; end < count && all;) {
+            for (uint32_t i = first; i < end && all; i++) {
+                all = (maps[i] >> end & 1) != 0 && (maps[end] >> i & 1) != 0;
+            }
+            end += all;
+        }
+        lengths[runs++] = end - first;
+        first = end;
+    }
+    return runs;
+}
+
+static uint32_t oracle_maps(const uint64_t *maps, uint32_t count, uint32_t limit)
+{
+    uint32_t lengths[24];
+    uint32_t runs = oracle_runs(maps, count, lengths);
+    for (uint32_t size = count; size > 1; size--) {
+        bool fits = limit == 0 || limit % size == 0;
+        for (uint32_t i = 0; i < runs && fits; i++) {
+            fits = lengths[i] % size == 0;
+        }
+        if (fits) {
+            return size;
+        }
+    }
+    return 1;
+}
+
+/* What the machine maps holds against the graph; one direction is none. */
+static void test_able_teams(void **unused)
+{
+    (void)unused;
+    uint64_t state = seed;
+    topo_graph *graph = loaded("(h200:24 nvswitch)");
+    for (int round = 0; round < 2000; round++) {
+        uint64_t maps[24] = {0};
+        uint32_t count = (uint32_t)(1 + draw(&state, 24));
+        uint32_t block = (uint32_t)(1 + draw(&state, 8));
+        for (uint32_t a = 0; a < count; a++) {
+            for (uint32_t b = 0; b < count; b++) {
+                bool there = a / block == b / block || draw(&state, 12) == 0;
+                maps[a] |= there && draw(&state, 200) != 0 ? UINT64_C(1) << b : 0;
+            }
+        }
+        const topo_able able = {.maps = maps};
+        const topo_policy policy = {
+            .rank_count = count, .lsa_max = (uint32_t)draw(&state, 5), .able = &able};
+        uint32_t found = topo_policy_lsa(graph, &policy);
+        uint32_t wanted = oracle_maps(maps, count, policy.lsa_max);
+        if (found != wanted) {
+            fail_msg("round %d: LSA %u, not %u", round, found, wanted);
+        }
+    }
+    topo_graph_close(graph);
+}
+
+/* The driver's word, NCCL's word, and what is asked for, each with its reason. */
+static void test_able_pcie(void **state)
+{
+    (void)state;
+    const uint64_t maps[2] = {3, 3};
+    topo_able able = {.maps = maps, .gin_known = true, .gin_reason = "no such network"};
+    topo_policy policy = {.able = &able, .pcie_max = TOPO_PATH_SYS};
+    topo_graph *graph = loaded("(l40s:2 nic:0)");
+    assert_int_equal(chosen(graph, &policy, 0, 1).way, TOPO_WAY_LSA);
+    assert_non_null(strstr(chosen(graph, &policy, 0, 1).reason, "maps memory over PCIe"));
+    policy.pcie_max = TOPO_PATH_NVL;
+    topo_choice choice = chosen(graph, &policy, 0, 1);
+    assert_int_equal(choice.way, TOPO_WAY_HOST);
+    assert_string_equal(choice.reason, "no such network");
+    assert_non_null(strstr(choice.missing, "not asked for"));
+    able.gin = TOPO_GIN_PROXY; /* a NIC that the graph does not know */
+    choice = chosen(graph, &policy, 0, 1);
+    assert_int_equal(choice.way, TOPO_WAY_GIN);
+    assert_int_equal(choice.gin, TOPO_GIN_PROXY);
+    policy.gin_off = true;
+    assert_int_equal(chosen(graph, &policy, 0, 1).way, TOPO_WAY_HOST);
+    topo_graph_close(graph);
+}
+
+static void test_able_nvlink(void **state)
+{
+    (void)state;
+    uint64_t maps[2] = {3, 3};
+    topo_able able = {
+        .maps = maps, .gin_known = true, .gin = TOPO_GIN_PROXY, .gin_reason = "no such network"};
+    const topo_policy policy = {.able = &able, .pcie_max = TOPO_PATH_SYS};
+    topo_graph *graph = loaded("(h200:2 nic:2x400G)");
+    assert_int_equal(chosen(graph, &policy, 0, 1).way, TOPO_WAY_LSA);
+    maps[1] = 2; /* one way only */
+    topo_choice choice = chosen(graph, &policy, 1, 0);
+    assert_int_equal(choice.way, TOPO_WAY_GIN);
+    assert_non_null(strstr(choice.missing, "the driver does not allow"));
+    able.gin = TOPO_GIN_NONE; /* though the graph has RDMA NICs */
+    choice = chosen(graph, &policy, 1, 0);
+    assert_int_equal(choice.way, TOPO_WAY_HOST);
+    assert_string_equal(choice.reason, "no such network");
+    topo_graph_close(graph);
+}
+
 /* GPUs that share their nearest NICs share them evenly. */
 static void test_affinity(void **state)
 {
@@ -263,10 +369,12 @@ int main(int argc, char **argv)
     seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
     printf("seed=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways),       cmocka_unit_test(test_peer_access),
-        cmocka_unit_test(test_nics),       cmocka_unit_test(test_unequal_runs),
-        cmocka_unit_test(test_team_sizes), cmocka_unit_test(test_affinity),
-        cmocka_unit_test(test_words),      cmocka_unit_test(test_loads),
+        cmocka_unit_test(test_ways),        cmocka_unit_test(test_peer_access),
+        cmocka_unit_test(test_nics),        cmocka_unit_test(test_unequal_runs),
+        cmocka_unit_test(test_team_sizes),  cmocka_unit_test(test_affinity),
+        cmocka_unit_test(test_able_teams),  cmocka_unit_test(test_able_pcie),
+        cmocka_unit_test(test_able_nvlink), cmocka_unit_test(test_words),
+        cmocka_unit_test(test_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

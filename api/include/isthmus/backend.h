@@ -72,6 +72,23 @@ typedef struct ist_devcomm_desc {
     void *mask;                 /**< ist_dev_mask of the communicator in host-visible memory */
 } ist_devcomm_desc;
 
+struct ist_topology; /* unstable/topology.h */
+
+/** What the ways between a communicator's ranks rest on; for whoever explains them. */
+typedef struct ist_backend_ground {
+    const struct ist_topology
+        *topology;         /**< lives as long as the communicator; NULL: open `source` */
+    uint32_t lsa_size_max; /**< in force: the least of all ranks; 0: no limit */
+    uint32_t peer_access;  /**< worst PCIe path for load/store, as of IST_PATH_LIST; 0: none */
+    uint32_t gin_off;      /**< 1: GIN is switched off */
+    uint32_t gin_known;    /**< 1: `gin` is the machine's answer, and comm_open told why not */
+    uint32_t gin;          /**< kind between teams; NCCL's numbers */
+    uint32_t maps_known;   /**< 1: the machine has been asked what maps what */
+    uint32_t rank_count;   /**< in: members of the communicator */
+    uint32_t reserved;     /**< zero */
+    char source[1024];     /**< as for ist_topology_open() */
+} ist_backend_ground;
+
 /** Native collectives. Values are permanent. */
 typedef enum ist_coll_kind {
     IST_COLL_ALL_REDUCE = 0,     /**< send, recv: count */
@@ -201,7 +218,12 @@ typedef struct ist_backend_coll_info {
       (self, ops, count), IST_OPTIONAL)                                                            \
     X(coll_status, (void *self, uint64_t comm, ist_error *why), (self, comm, why), IST_OPTIONAL)   \
     X(coll_estimate, (void *self, const ist_backend_coll *op, uint64_t *time_ps),                  \
-      (self, op, time_ps), IST_OPTIONAL)
+      (self, op, time_ps), IST_OPTIONAL)                                                           \
+    /* explaining: what comm_open chose by. gpus: [rank_count] GPU of each in the topology;        \
+       maps: [rank_count][(rank_count + 63) / 64], bit b of row a: a maps b; zeroed before */      \
+    X(comm_ground, (void *self, uint64_t comm, ist_backend_ground *ground, uint32_t *gpus,         \
+                    uint64_t *maps),                                                               \
+      (self, comm, ground, gpus, maps), IST_OPTIONAL)
 /* clang-format on */
 
 /** Whether a backend must offer an operation. */

@@ -98,9 +98,9 @@ IST_API IST_MUST_USE ist_status ist_comm_split(ist_comm *comm, int32_t color, in
                                                ist_comm **split);
 
 /**
- * Closes and frees everything, device communicators of the program included. Local: needs no peer,
- * and never hangs because one is dead. Does not wait for streams: the program has synchronised those
- * that use the communicator. NULL is allowed.
+ * Closes and frees everything, device communicators of the program included. Local: needs no call of
+ * a peer, and never hangs because one is dead. Does not wait for streams: the program has synchronised
+ * those that use the communicator. BLOCKS as ist_dev_comm_close() does. NULL is allowed.
  *
  * @return IST_OK; IST_ERR_OBJECT; IST_ERR_USAGE while windows or groups are open (nothing is freed);
  *         the first failure of the backend (all is freed all the same)

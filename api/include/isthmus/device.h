@@ -309,8 +309,9 @@ IST_API IST_MUST_USE ist_status ist_dev_comm_open(ist_comm *comm, uint64_t resou
                                                   const ist_dev_comm **dev);
 
 /**
- * Closes a device communicator. Local; waits for nothing: streams that use it have been synchronised.
- * NULL is allowed.
+ * Closes a device communicator. Local; streams that use it have been synchronised. BLOCKS until what
+ * this rank's kernels have put on the network has arrived at peers that are not masked, at most for
+ * the communicator's deadline; what has not arrived by then is lost. NULL is allowed.
  *
  * @return IST_OK; IST_ERR_NULL (comm); IST_ERR_OBJECT, also when `dev` is none of `comm`'s
  * @threads the rank's own

@@ -63,16 +63,9 @@ int ist_coop_elect(const ist_coop *coop)
     return 1;
 }
 
-void sim_coop_drain(ist_coop *coop)
+void sim_coop_await_rows(ist_coop *coop)
 {
     sim_world *world = coop->actor.world;
-    uint64_t now_ps = sim_actor_now_ps(&coop->actor);
-    if (coop->rows_until_ps > now_ps) {
-        coop->actor.lag_ps += coop->rows_until_ps - now_ps;
-    }
-    if (coop->transfers == 0) {
-        return;
-    }
     sim_wait wait = {.coop = coop, .kind = SIM_WAIT_ROWS, .pending = coop->transfers};
     if (!sim_wait_block(&wait,
                         sim_add_sat(world->now_ps / SIM_PS_PER_NS, world->setup->deadline_ns))) {

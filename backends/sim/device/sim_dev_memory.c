@@ -127,8 +127,8 @@ void sim_held_stores_release(sim_world *world)
 }
 
 /* Only a release at system scope is certain to travel at once; the explorer knows the others. */
-static void sim_store_explored(ist_coop *coop, sim_rank *target, void *word, uint64_t value,
-                               uint32_t width, ist_order order, ist_scope scope)
+static void sim_store_explored(ist_coop *coop, void *word, uint64_t value, uint32_t width,
+                               ist_order order, ist_scope scope)
 {
     sim_explore *explore = coop->actor.world->explore;
     sim_device_step_word(coop, coop->actor.world->cluster.load_ps >> SIM_LANES_SHIFT);
@@ -136,8 +136,9 @@ static void sim_store_explored(ist_coop *coop, sim_rank *target, void *word, uin
         sim_device_fault(coop, NULL, "store", "the address is NULL");
         return;
     }
-    sim_word_store(explore, coop->actor.agent, word, value, width, order, scope, "store");
-    if (target != NULL && sim_order_releases(order) && target != coop->actor.rank) {
+    sim_rank *target =
+        sim_word_store(explore, coop->actor.agent, word, value, width, order, scope, "store");
+    if (sim_order_releases(order) && target != NULL && target != coop->actor.rank) {
         sim_event_log(coop->actor.world, IST_SIM_STORE, target, (int32_t)coop->actor.rank->index,
                       width, value);
     }
@@ -146,26 +147,33 @@ static void sim_store_explored(ist_coop *coop, sim_rank *target, void *word, uin
     }
 }
 
-static bool sim_store_may_be_late(const sim_world *world, const sim_rank *target, ist_order order)
+static bool sim_store_may_be_late(const sim_rank *from, const void *word)
 {
-    return sim_order_releases(order) && target != NULL &&
-           (world->link_states != NULL || sim_faults_have_transfers(world->faults));
+    const sim_world *world = from->world;
+    if (world->link_states == NULL && !sim_faults_have_transfers(world->faults)) {
+        return false;
+    }
+    const sim_rank *target = sim_memory_owner(from->world, word);
+    return target != NULL && target != from;
 }
 
 static void sim_store_word(ist_coop *coop, void *word, uint64_t value, uint32_t width,
                            ist_order order, ist_scope scope)
 {
     sim_rank *rank = coop->actor.rank;
-    sim_rank *target = sim_memory_owner(rank->world, word);
-    if (rank->world->explore != NULL &&
-        (target == rank || !sim_store_may_be_late(rank->world, target, order))) {
-        if (sim_order_releases(order)) {
+    if (rank->world->explore != NULL) {
+        if (!sim_order_releases(order)) {
+            sim_store_explored(coop, word, value, width, order, scope);
+            return;
+        }
+        if (!sim_store_may_be_late(rank, word)) {
             ++rank->world->device_op_count;
             sim_rank_op(rank);
+            sim_store_explored(coop, word, value, width, order, scope);
+            return;
         }
-        sim_store_explored(coop, target, word, value, width, order, scope);
-        return;
     }
+    sim_rank *target = sim_memory_owner(rank->world, word);
     if (sim_order_releases(order)) {
         sim_coop_drain(coop);
         sim_device_step_ordered(coop, rank->world->cluster.load_ps);

@@ -57,20 +57,17 @@ static void sim_row_local(ist_coop *coop, uint64_t bytes)
 }
 
 /* Exploring: rows take no time, and are no step of their own. */
-static void sim_row_explored(ist_coop *coop, uint64_t bytes)
+static inline void sim_row_explored(ist_coop *coop, uint64_t bytes)
 {
     sim_device_spend(coop, bytes * coop->actor.world->local_ps_per_kib / 512);
 }
 
-/* Charges the way from `src` to `dst`; memory outside the arena is block-private. */
-static void sim_row_charge(ist_coop *coop, const void *dst, const void *src, uint64_t bytes)
+/* Memory outside the arena is block-private. */
+static __attribute__((noinline)) void sim_row_way(ist_coop *coop, const void *dst, const void *src,
+                                                  uint64_t bytes)
 {
     sim_rank *self = coop->actor.rank;
     const bool explored = self->world->explore != NULL;
-    if (explored && self->world->link_states == NULL) {
-        sim_row_explored(coop, bytes);
-        return;
-    }
     sim_rank *from = sim_memory_owner(self->world, src);
     sim_rank *to = sim_memory_owner(self->world, dst);
     from = from == NULL ? self : from;
@@ -91,7 +88,18 @@ static void sim_row_charge(ist_coop *coop, const void *dst, const void *src, uin
     }
 }
 
-static bool sim_row_check(ist_coop *coop, const void *address, const char *call)
+/* Charges the way from `src` to `dst`. */
+static inline void sim_row_charge(ist_coop *coop, const void *dst, const void *src, uint64_t bytes)
+{
+    const sim_world *world = coop->actor.world;
+    if (world->explore != NULL && world->link_states == NULL) {
+        sim_row_explored(coop, bytes);
+    } else {
+        sim_row_way(coop, dst, src, bytes);
+    }
+}
+
+static inline bool sim_row_check(ist_coop *coop, const void *address, const char *call)
 {
     if (address == NULL) {
         sim_device_fault(coop, NULL, call,
@@ -101,10 +109,9 @@ static bool sim_row_check(ist_coop *coop, const void *address, const char *call)
     return address != NULL;
 }
 
-static void sim_row_write(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
+static inline void sim_row_write(sim_rank *target, void *dst, const void *src, uint64_t bytes)
 {
     memmove(dst, src, bytes);
-    sim_rank *target = sim_memory_owner(coop->actor.world, dst);
     if (target != NULL && target->waits != NULL) {
         sim_wait_word_written(target, dst, bytes);
     }
@@ -117,9 +124,11 @@ void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
     }
     sim_device_call(coop);
     sim_row_charge(coop, dst, src, bytes);
-    sim_device_row(coop, src, bytes, false, "row_copy");
-    sim_device_row(coop, dst, bytes, true, "row_copy");
-    sim_row_write(coop, dst, src, bytes);
+    sim_world *world = coop->actor.world;
+    sim_rank *target = world->explore != NULL ? sim_shadow_copy(world->explore, coop->actor.agent,
+                                                                dst, src, bytes, "row_copy")
+                                              : sim_memory_owner(world, dst);
+    sim_row_write(target, dst, src, bytes);
 }
 
 void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const void *src,
@@ -133,7 +142,7 @@ void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const v
     if (count == 0 || !sim_row_check(coop, src, "row_copy_many")) {
         return;
     }
-    sim_device_row(coop, src, bytes, false, "row_copy_many");
+    (void)sim_device_row(coop, src, bytes, false, "row_copy_many");
     /* The source is read once: only the first place pays the way from it. */
     for (uint32_t i = 0; i < count; ++i) {
         if (!sim_row_check(coop, dst[i], "row_copy_many")) {
@@ -141,8 +150,8 @@ void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const v
         }
         sim_device_call(coop);
         sim_row_charge(coop, dst[i], i == 0 ? src : NULL, bytes);
-        sim_device_row(coop, dst[i], bytes, true, "row_copy_many");
-        sim_row_write(coop, dst[i], src, bytes);
+        sim_row_write(sim_device_row(coop, dst[i], bytes, true, "row_copy_many"), dst[i], src,
+                      bytes);
     }
 }
 
@@ -184,7 +193,7 @@ void ist_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes)
     }
     sim_device_call(coop);
     sim_row_charge(coop, dst, NULL, bytes);
-    sim_device_row(coop, dst, bytes, true, "row_fill");
+    (void)sim_device_row(coop, dst, bytes, true, "row_fill");
     memset(dst, value, bytes);
 }
 
@@ -200,7 +209,7 @@ void ist_row_reduce(ist_coop *coop, void *dst, const void *const *src, const flo
             return;
         }
         sim_row_charge(coop, NULL, src[i], bytes);
-        sim_device_row(coop, src[i], bytes, false, "row_reduce");
+        (void)sim_device_row(coop, src[i], bytes, false, "row_reduce");
     }
     if (!sim_reduce_rows(dst, src, weight, count, elements, dtype)) {
         sim_device_fault(coop, NULL, "row_reduce", "element type %d is not a float", (int)dtype);
@@ -208,7 +217,7 @@ void ist_row_reduce(ist_coop *coop, void *dst, const void *const *src, const flo
     }
     sim_device_call(coop);
     sim_row_charge(coop, dst, NULL, bytes);
-    sim_device_row(coop, dst, bytes, true, "row_reduce");
+    (void)sim_device_row(coop, dst, bytes, true, "row_reduce");
 }
 
 /* One sum of a batch: sources that are NULL are left out. */

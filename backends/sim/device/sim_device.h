@@ -54,14 +54,19 @@ static inline void sim_device_step_word(ist_coop *coop, uint64_t ps)
     sim_device_step_local(coop, ps);
 }
 
-/* A row: what it touches, for the detectors. */
-static inline void sim_device_row(ist_coop *coop, const void *address, uint64_t bytes, bool write,
-                                  const char *call)
+/* A row: what it touches, for the detectors. Returns the rank whose memory it is in, or NULL. */
+static inline sim_rank *sim_device_row(ist_coop *coop, const void *address, uint64_t bytes,
+                                       bool write, const char *call)
 {
     sim_explore *explore = coop->actor.world->explore;
     if (explore != NULL) {
-        sim_shadow_access(explore, coop->actor.agent, address, bytes, write, SIM_WEAK, call);
+        const sim_shadow_page *page =
+            sim_shadow_access(explore, coop->actor.agent, address, bytes, write, SIM_WEAK, call);
+        if (page != NULL) {
+            return page->owner;
+        }
     }
+    return sim_memory_owner(coop->actor.world, address);
 }
 
 /* A step whose place among the steps of others matters. */

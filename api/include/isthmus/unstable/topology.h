@@ -82,6 +82,17 @@ typedef enum ist_gin_kind {
     IST_GIN_KIND_GDAKI = 3  /**< the GPU posts to the NIC itself */
 } ist_gin_kind;
 
+/** What the machine itself answers for the ranks of a communicator, where a topology only predicts. */
+typedef struct ist_topology_able {
+    uint32_t size;          /**< sizeof(ist_topology_able) */
+    uint32_t gin_known;     /**< 1: `gin` and `gin_reason` are the machine's answer */
+    ist_gin_kind gin;       /**< between load/store teams */
+    uint32_t reserved;      /**< zero */
+    const char *gin_reason; /**< why there is no GIN */
+    const uint64_t *maps; /**< [rank_count][(rank_count + 63) / 64]: bit b of row a is set when rank
+                                 a can map the memory of rank b; NULL: nobody was asked */
+} ist_topology_able;
+
 /** What a communicator asks for. Zero means default. */
 typedef struct ist_topology_policy {
     uint32_t size;         /**< sizeof(ist_topology_policy) */
@@ -93,6 +104,8 @@ typedef struct ist_topology_policy {
                                 load and store, too */
     uint32_t gin_off;  /**< 1: as if there were no GIN */
     uint32_t reserved; /**< zero */
+    const ist_topology_able
+        *able; /**< holds against what the topology says; NULL: the topology alone */
 } ist_topology_policy;
 
 /** A pair of ranks. Filled up to the caller's `size`. Rates are for one direction. */
@@ -105,7 +118,7 @@ typedef struct ist_topology_pair {
     uint32_t hop_count;    /**< links of the path */
     uint64_t bytes_per_s;  /**< of the narrowest link, in bytes per second; 0: not known */
     uint64_t latency_ps;   /**< sum over the links, in ps */
-    const char *reason;    /**< why this way; static text */
+    const char *reason;    /**< why this way; static text, or the policy's gin_reason */
     const char *missing;   /**< what a better way would need; NULL: there is none; static text */
     const char *override;  /**< how to get another way; static text */
 } ist_topology_pair;
@@ -141,6 +154,15 @@ typedef struct ist_topology_comparison {
     const char *gin_reason;      /**< NULL, or the backend's reason; as long as the world lives */
     const char *gin_reason_predicted; /**< NULL, or the topology's reason; static text */
 } ist_topology_comparison;
+
+/** The choice for all ranks of a communicator. Filled up to the caller's `size`. */
+typedef struct ist_topology_decision {
+    uint32_t size;             /**< in: sizeof(ist_topology_decision), at least 8 */
+    uint32_t lsa_size;         /**< members of a load/store team: blocks of consecutive ranks */
+    ist_gin_kind gin;          /**< between teams */
+    uint32_t difference_count; /**< from what the topology alone would have given */
+    const char *gin_reason;    /**< NULL, or why there is no GIN; static text, or the policy's */
+} ist_topology_decision;
 
 /** What a backend formed when it opened a communicator; between teams all pairs use one way. */
 typedef struct ist_topology_formed {
@@ -315,6 +337,57 @@ IST_API_UNSTABLE ist_status ist_topology_diff(const ist_topology *first, const i
 IST_API_UNSTABLE ist_status ist_topology_compare(const ist_topology *topology,
                                                  const ist_topology_policy *policy, ist_comm *comm,
                                                  ist_topology_comparison *comparison);
+
+/**
+ * GPUs of a topology by what the driver calls them. Quiet: one that is not there is no error.
+ *
+ * @param uuids  [count] as "GPU-…"
+ * @param gpus   out: [count] their numbers; UINT32_MAX for those that are not there
+ * @return IST_OK; IST_ERR_NULL
+ */
+IST_API_UNSTABLE ist_status ist_topology_gpus(const ist_topology *topology,
+                                              const char *const *uuids, uint32_t count,
+                                              uint32_t *gpus);
+
+/**
+ * For backends, when a communicator opens: the choice for all its ranks, by the rules of
+ * ist_topology_choose(). Local; what ranks decide is equal where their topologies, policies and
+ * answers of the machine are.
+ *
+ * @param policy    with ranks; its `able` holds against the topology
+ * @param warn      1: one line at level warn names both answers where the machine's is not the
+ *                  topology's
+ * @param decision  out: filled up to decision->size
+ * @return IST_OK; argument errors; IST_ERR_RANGE for a GPU that is not there
+ */
+IST_API_UNSTABLE ist_status ist_topology_decide(const ist_topology *topology,
+                                                const ist_topology_policy *policy, uint32_t warn,
+                                                ist_topology_decision *decision);
+
+/**
+ * Path and choice for two ranks of an open communicator: what the backend uses, and why. Local.
+ *
+ * @param pair  out: filled up to pair->size; its texts live as long as the communicator
+ * @return IST_OK; argument errors; IST_ERR_RANGE for a rank that is not there; IST_ERR_UNSUPPORTED
+ *         from a backend that does not choose
+ * @threads the rank's own
+ */
+IST_API_UNSTABLE ist_status ist_comm_pair(ist_comm *comm, uint32_t rank_a, uint32_t rank_b,
+                                          ist_topology_pair *pair);
+
+/**
+ * Explains an open communicator, two of its ranks, or an operation on it, as ist_topology_explain()
+ * does: with what the machine has answered and what is in force. Local.
+ *
+ * @param desc      NULL: the communicator as a whole. Its policy has to be NULL
+ * @param text      out: [capacity], ending in a NUL; NULL with capacity 0 asks for `needed` alone
+ * @param capacity  bytes of `text`
+ * @param needed    out: bytes needed with the NUL; may be NULL unless `text` is
+ * @return as ist_topology_explain(); IST_ERR_UNSUPPORTED from a backend that does not choose
+ * @threads the rank's own
+ */
+IST_API_UNSTABLE ist_status ist_comm_explain(ist_comm *comm, const ist_explain_desc *desc,
+                                             char *text, size_t capacity, size_t *needed);
 
 /**
  * Short name of a kind of path, e.g. "PHB".
