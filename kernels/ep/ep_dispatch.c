@@ -87,9 +87,12 @@ IST_DEVICE_FN void ist_ep_stage_puts(ist_coop *coop, const ist_ep_op_view *op, u
 IST_DEVICE_FN void ist_ep_stage(ist_coop *coop, const ist_ep_op_view *op)
 {
     const ist_ep_op_args *args = op->args;
+    if (!op->stages) {
+        return;
+    }
     uint32_t begin = (uint32_t)((uint64_t)args->token_count * op->block / op->blocks);
     uint32_t end = (uint32_t)((uint64_t)args->token_count * (op->block + 1u) / op->blocks);
-    if (!op->stages || begin == end) {
+    if (begin == end) {
         return;
     }
     if (args->rows_window == 0 && args->geometry.lsa_size > 1u) {
@@ -141,11 +144,10 @@ IST_DEVICE_FN void ist_ep_fill_parcel(ist_coop *coop, const ist_ep_op_view *op, 
     const ist_ep_op_args *args = op->args;
     const ist_ep_layout_map *at = &args->at;
     const uint32_t *offsets = (const uint32_t *)(const void *)(args->handle + args->in.send_offset);
-    int by_expert = args->layout == IST_EP_EXPERT_MAJOR;
+    int by_expert = op->layout == IST_EP_EXPERT_MAJOR;
     uint32_t first = offsets[peer];
     uint32_t rows = offsets[peer + 1u] - first;
-    int team = !op->network || ist_dev_is_lsa(op->dev, peer);
-    uint8_t *there = team ? (uint8_t *)ist_window_peer(coop, op->dev, 0, op->base, peer) : NULL;
+    uint8_t *there = ist_ep_in_team(op, peer) ? ist_ep_at_peer(coop, op, op->base, peer) : NULL;
     uint64_t mine = op->rank;
     ist_row_part *part = parcel->parts;
     parcel->first = first;
@@ -215,12 +217,12 @@ IST_DEVICE_FN void ist_ep_send_gin(ist_coop *coop, const ist_ep_op_view *op, uin
 IST_DEVICE_FN void ist_ep_send_all(ist_coop *coop, const ist_ep_dispatch_args *args,
                                    const ist_ep_op_view *op)
 {
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
     ist_ep_parcel *parcels = ist_ep_parcels_of(coop);
     uint32_t count = 0;
     IST_ROLLED
     for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
-        if (count != 0) {
+        if (!op->few && count != 0) {
             ist_coop_sync(coop); /* lanes still look at the marks and parcels of the last turn */
         }
         count = ist_ep_served(op, first);
@@ -230,14 +232,15 @@ IST_DEVICE_FN void ist_ep_send_all(ist_coop *coop, const ist_ep_dispatch_args *a
             ist_ep_fill_parcel(coop, op, peer, &parcels[i]);
         }
         IST_ROLLED
-        for (uint32_t i = 0; args->weights != NULL && i < count; ++i) {
+        for (uint32_t i = 0; op->layout == IST_EP_RANK_MAJOR && args->weights != NULL && i < count;
+             ++i) {
             ist_ep_order_weights(coop, args, op, first + i * op->blocks);
         }
         ist_coop_sync(coop);
         IST_ROLLED
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t peer = first + i * op->blocks;
-            if (marks[i] && (!op->network || ist_dev_is_lsa(op->dev, peer))) {
+            if (marks[i] && ist_ep_in_team(op, peer)) {
                 ist_row_copy_list(coop, parcels[i].parts, IST_EP_PARCEL_PARTS);
             } else if (marks[i] && op->network) {
                 ist_ep_send_gin(coop, op, peer, &parcels[i]);
@@ -289,15 +292,15 @@ IST_DEVICE_FN ist_ep_cursor ist_ep_cursor_open(ist_coop *coop, const ist_ep_op_v
 {
     const ist_ep_op_args *args = op->args;
     const ist_ep_geometry *geometry = &args->geometry;
-    uint32_t bytes = 4u * (IST_EP_LOCAL_SCRATCH + geometry->rank_count + 1u);
+    uint32_t bytes = 4u * (IST_EP_LOCAL_SCRATCH + op->room + 1u);
     uint32_t *sums = (uint32_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, bytes);
     ist_ep_cursor cursor;
-    cursor.local = args->layout == IST_EP_EXPERT_MAJOR ? ist_ep_count_of(geometry, op->rank) : 0;
+    cursor.local = op->layout == IST_EP_EXPERT_MAJOR ? ist_ep_count_of(geometry, op->rank) : 0;
     cursor.rows = sums + IST_EP_LOCAL_SCRATCH;
     cursor.run = sums;
     cursor.records = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
     cursor.chunk = here ? op->ranks : IST_EP_CHUNK_BYTES / (uint32_t)args->at.meta_bytes;
-    if (args->at.work_bytes != 0) {
+    if (!op->few && args->at.work_bytes != 0) {
         cursor.records = ist_ep_at(op, args->at.work + op->block * args->at.work_bytes);
         cursor.run = (uint32_t *)(void *)(cursor.records + args->at.meta_bytes);
         cursor.chunk = 1;
@@ -413,7 +416,7 @@ IST_DEVICE_FN void ist_ep_sum_rows(ist_coop *coop, const ist_ep_op_view *op,
 /** Phase 4, block 0 by itself. Collective. */
 IST_DEVICE_RARE_FN void ist_ep_decide_apart(ist_coop *coop, ist_ep_op_view op, ist_ep_late late)
 {
-    uint8_t *results = ist_ep_results(coop, op.ranks);
+    uint8_t *results = ist_ep_results(coop, op.room);
     ist_ep_cursor cursor = ist_ep_cursor_open(coop, &op, 0);
     uint32_t outcome = ist_ep_begin_receive(coop, &op, &late, results);
     int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) != 0;
@@ -445,7 +448,7 @@ IST_DEVICE_FN ist_ep_decision ist_ep_decide(ist_coop *coop, const ist_ep_op_view
 IST_DEVICE_FN void ist_ep_bases(ist_coop *coop, const ist_ep_op_view *op,
                                 const ist_ep_cursor *cursor, uint32_t first, uint32_t count)
 {
-    const uint64_t *verdict = ist_ep_verdict_of(coop, op->ranks);
+    const uint64_t *verdict = ist_ep_verdict_of(coop, op->room);
     ist_ep_fetch(coop, op, cursor, ist_ep_kept_meta(op), first, count);
     IST_EACH_LANE (coop, expert, cursor->local) {
         uint32_t run = cursor->run[expert];
@@ -483,7 +486,7 @@ IST_DEVICE_FN const uint8_t *ist_ep_rows_of(ist_coop *coop, const ist_ep_op_view
     if (source == op->rank) {
         return op->args->rows;
     }
-    if (!ist_dev_is_lsa(op->dev, source) || bytes == 0) {
+    if (!ist_ep_in_team(op, source) || bytes == 0) {
         return NULL;
     }
     const void *end =
@@ -711,7 +714,7 @@ IST_DEVICE_FN void ist_ep_clear_ids(ist_coop *coop, const ist_ep_dispatch_args *
  *  more, and have sent. */
 IST_DEVICE_FN uint32_t ist_ep_keeping_block(const ist_ep_op_view *op, uint32_t source)
 {
-    return op->blocks - 1u - source % op->blocks;
+    return op->blocks - 1u - (op->few ? source : source % op->blocks);
 }
 
 /** Decided together: keeps this block's share of the records, with their slot bases, for the combine.
@@ -737,8 +740,8 @@ IST_DEVICE_FN void ist_ep_keep_records(ist_coop *coop, const ist_ep_op_view *op,
     IST_ROLLED
     for (uint32_t source = 0; source < op->ranks; ++source) {
         if (ist_ep_keeping_block(op, source) == op->block) {
-            ist_row_copy(coop, ist_ep_kept_meta(op) + source * bytes,
-                         ist_ep_record_of(op, cursor, source), bytes);
+            ist_wire_copy_words(coop, ist_ep_kept_meta(op) + source * bytes,
+                                ist_ep_record_of(op, cursor, source), bytes);
         }
     }
 }
@@ -749,7 +752,7 @@ IST_DEVICE_FN void ist_ep_count(ist_coop *coop, const ist_ep_dispatch_args *args
 {
     if (args->counters != NULL && cursor->local != 0) {
         ist_row_copy(coop, args->counters, cursor->run, 4u * (uint64_t)cursor->local);
-    } else if (args->counters != NULL && args->op.layout == IST_EP_RANK_MAJOR) {
+    } else if (args->counters != NULL && op->layout == IST_EP_RANK_MAJOR) {
         IST_EACH_LANE (coop, source, op->ranks) {
             uint32_t rows = cursor->rows[source + 1u] - cursor->rows[source];
             ist_store_u32(coop, (uint32_t *)&args->counters[source], rows, IST_RELAXED,
@@ -767,6 +770,16 @@ IST_DEVICE_FN void ist_ep_keep_totals(ist_coop *coop, const ist_ep_op_view *op,
                       sizeof(ist_ep_head);
     if (cursor->local != 0) {
         ist_row_copy(coop, record, cursor->run, 4u * (uint64_t)cursor->local);
+    }
+}
+
+/** Rows of lower ranks, by source, for the combine. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_keep_rows(ist_coop *coop, const ist_ep_op_view *op,
+                                    const ist_ep_cursor *cursor)
+{
+    uint32_t *received = (uint32_t *)(void *)(op->args->handle + op->args->in.received);
+    IST_EACH_LANE (coop, source, op->ranks + 1u) {
+        received[source] = cursor->rows[source];
     }
 }
 
@@ -820,13 +833,15 @@ typedef struct ist_ep_desk {
     ist_ep_rows *rows;    /**< then void *[IST_EP_ROWS][K], i32 [IST_EP_ROWS][K] */
 } ist_ep_desk;
 
-IST_DEVICE_FN ist_ep_desk ist_ep_desk_of(ist_coop *coop, const ist_ep_op_args *args)
+IST_DEVICE_FN ist_ep_desk ist_ep_desk_of(ist_coop *coop, const ist_ep_op_view *op)
 {
-    uint32_t rows_bytes = (uint32_t)sizeof(ist_ep_rows) + IST_EP_ROWS * args->topk * 12u;
+    const ist_ep_op_args *args = op->args;
+    uint32_t topk = op->few ? IST_EP_FEW_TOPK : args->topk; /* that there is room for */
+    uint32_t rows_bytes = (uint32_t)sizeof(ist_ep_rows) + IST_EP_ROWS * topk * 12u;
     uint32_t parts_bytes = 2u * IST_EP_ROWS * (uint32_t)sizeof(ist_row_part);
     uint32_t from_bytes = IST_EP_DECIDED_RANKS_MAX * (uint32_t)sizeof(void *);
     uint8_t *memory = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_DESCS,
-                                                  IST_EP_ROWS * (uint32_t)args->in.desc_bytes +
+                                                  IST_EP_ROWS * (uint32_t)ist_ep_desc_bytes(topk) +
                                                       parts_bytes + from_bytes);
     ist_ep_desk desk;
     desk.from = (const uint8_t **)(void *)memory;
@@ -949,7 +964,7 @@ IST_DEVICE_FN void ist_ep_place_picked(ist_coop *coop, const ist_ep_dispatch_arg
             (const uint32_t *)(const void *)(desk->descs + i * common->in.desc_bytes);
         const ist_ep_head *head = ist_ep_record_of(op, cursor, source);
         uint32_t entry = desc[1u + k];
-        if (common->layout == IST_EP_EXPERT_MAJOR) {
+        if (op->layout == IST_EP_EXPERT_MAJOR) {
             to[n] = ist_ep_place_by_expert(args, head, entry, cursor->local);
         } else {
             idx[n] = entry == IST_EP_ELSEWHERE ? -1 : (int32_t)((entry >> 16) + shift);
@@ -1008,7 +1023,7 @@ IST_DEVICE_FN int ist_ep_take_picked(ist_coop *coop, const ist_ep_dispatch_args 
         return 0;
     }
     ist_ep_move(coop, &args->op, desk->rows, count);
-    if (args->op.layout == IST_EP_RANK_MAJOR) {
+    if (op->layout == IST_EP_RANK_MAJOR) {
         ist_row_copy_list(coop, desk->parts, 2u * count);
     }
     IST_ROLLED
@@ -1029,8 +1044,8 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
                                    const ist_ep_op_view *op, ist_ep_decision *decision)
 {
     ist_ep_cursor cursor = ist_ep_cursor_open(coop, op, 1);
-    ist_ep_desk desk = ist_ep_desk_of(coop, &args->op);
-    uint8_t *results = ist_ep_results(coop, op->ranks);
+    ist_ep_desk desk = ist_ep_desk_of(coop, op);
+    uint8_t *results = ist_ep_results(coop, op->room);
     int keeps = op->blocks - 1u - op->block < op->ranks;
     int totals = op->block == 0;
     ist_ep_survey(coop, op, &cursor, &desk, results);
@@ -1055,12 +1070,11 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
         ist_ep_keep_records(coop, op, &cursor, results);
     }
     if (totals) {
-        ist_row_copy(coop, args->op.handle + args->op.in.received, cursor.rows,
-                     4u * (op->ranks + 1u));
+        ist_ep_keep_rows(coop, op, &cursor);
         ist_ep_keep_totals(coop, op, &cursor);
         ist_ep_count(coop, args, op, &cursor);
     }
-    if (args->op.layout == IST_EP_RANK_MAJOR) {
+    if (op->layout == IST_EP_RANK_MAJOR) {
         ist_ep_clear_ids(coop, args, op, cursor.rows);
     }
     return 1;
@@ -1116,9 +1130,9 @@ IST_DEVICE_RARE_FN void ist_ep_keep_late(ist_coop *coop, const ist_ep_dispatch_a
 IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, const uint8_t *results)
 {
     const ist_ep_op_args *args = op->args;
-    const uint64_t *whole = ist_ep_whole_of(coop, op->ranks);
+    const uint64_t *whole = ist_ep_whole_of(coop, op->room);
     /* Not over `results`: a slower lane may still read there who is missing. */
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
     uint64_t *acked = (uint64_t *)(void *)(args->handle + args->in.acked);
     uint64_t *from = (uint64_t *)(void *)(args->handle + args->in.received_from);
     IST_EACH_LANE (coop, peer, op->ranks) {
@@ -1139,7 +1153,7 @@ IST_DEVICE_FN void ist_ep_dispatch_conclude(ist_coop *coop, const ist_ep_dispatc
                                             const ist_ep_op_view *op,
                                             const ist_ep_decision *decision, uint32_t outcome)
 {
-    uint8_t *results = ist_ep_results(coop, op->ranks);
+    uint8_t *results = ist_ep_results(coop, op->room);
     if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
         outcome |= ist_ep_close_books(coop, op, decision, results);
         if (!decision->here) {
@@ -1184,24 +1198,41 @@ IST_DEVICE_FN ist_ep_decision ist_ep_dispatch_receive(ist_coop *coop,
     return decision;
 }
 
-IST_KERNEL(ep_dispatch, ist_ep_dispatch_args)
+/** All phases. `text` is a constant. Collective. */
+IST_DEVICE_FN void ist_ep_dispatch_run(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                       ist_ep_text text)
 {
     ist_ep_op_view op;
     ist_ep_decision decision = {0, 0, 0, 0, 0, 0};
-    ist_ep_enter(coop, &args->op, &op);
+    ist_ep_enter(coop, &args->op, text, &op);
     uint32_t outcome = op.valid ? IST_WIRE_DONE : IST_EP_FOREIGN;
-    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_SEND)) {
+    if (outcome == IST_WIRE_DONE && (op.halves & IST_EP_SEND)) {
         outcome = ist_ep_dispatch_send(coop, args, &op);
     }
     ist_ep_announce(coop, &op);
-    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_RECEIVE)) {
+    if (outcome == IST_WIRE_DONE && (op.halves & IST_EP_RECEIVE)) {
         decision = ist_ep_dispatch_receive(coop, args, &op);
         outcome = decision.outcome;
     }
     if (ist_ep_is_last(coop, &op)) {
-        if (args->op.halves & IST_EP_RECEIVE) {
+        if (op.halves & IST_EP_RECEIVE) {
             ist_ep_dispatch_conclude(coop, args, &op, &decision, outcome);
         }
         ist_ep_advance(coop, &op, &decision, outcome);
     }
+}
+
+IST_KERNEL(ep_dispatch, ist_ep_dispatch_args)
+{
+    ist_ep_dispatch_run(coop, args, IST_EP_TEXT_ANY);
+}
+
+IST_KERNEL(ep_dispatch_by_expert, ist_ep_dispatch_args)
+{
+    ist_ep_dispatch_run(coop, args, IST_EP_TEXT_BY_EXPERT);
+}
+
+IST_KERNEL(ep_dispatch_by_rank, ist_ep_dispatch_args)
+{
+    ist_ep_dispatch_run(coop, args, IST_EP_TEXT_BY_RANK);
 }
