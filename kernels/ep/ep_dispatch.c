@@ -47,8 +47,6 @@ typedef struct ist_ep_rows {
     const void *from[IST_EP_ROWS];
     uint32_t places[IST_EP_ROWS]; /**< K, 0: the row is not there */
     uint32_t bad[IST_EP_ROWS];
-    uint32_t source[IST_EP_ROWS]; /**< decided together: rank, */
-    uint32_t row[IST_EP_ROWS];    /**< and row of it */
 } ist_ep_rows;
 
 /** The metadata of some sources and the sums over all before them. */
@@ -717,6 +715,12 @@ IST_DEVICE_FN uint32_t ist_ep_keeping_block(const ist_ep_op_view *op, uint32_t s
     return op->blocks - 1u - (op->few ? source : source % op->blocks);
 }
 
+/** Decided together: which block keeps what concerns all sources: the one before those. */
+IST_DEVICE_FN uint32_t ist_ep_totals_block(const ist_ep_op_view *op)
+{
+    return op->blocks > op->ranks ? op->blocks - 1u - op->ranks : 0;
+}
+
 /** Decided together: keeps this block's share of the records, with their slot bases, for the combine.
  *  Collective. */
 IST_DEVICE_FN void ist_ep_keep_records(ist_coop *coop, const ist_ep_op_view *op,
@@ -829,7 +833,6 @@ IST_DEVICE_RARE_FN void ist_ep_take_apart(ist_coop *coop, const ist_ep_dispatch_
 typedef struct ist_ep_desk {
     const uint8_t **from; /**< [R] where the rows of a source begin, by token */
     ist_row_part *parts;  /**< [2 * IST_EP_ROWS] */
-    uint8_t *descs;       /**< [IST_EP_ROWS] descriptors */
     ist_ep_rows *rows;    /**< then void *[IST_EP_ROWS][K], i32 [IST_EP_ROWS][K] */
 } ist_ep_desk;
 
@@ -846,7 +849,6 @@ IST_DEVICE_FN ist_ep_desk ist_ep_desk_of(ist_coop *coop, const ist_ep_op_view *o
     ist_ep_desk desk;
     desk.from = (const uint8_t **)(void *)memory;
     desk.parts = (ist_row_part *)(void *)(memory + from_bytes);
-    desk.descs = memory + from_bytes + parts_bytes;
     desk.rows = (ist_ep_rows *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS, rows_bytes);
     return desk;
 }
@@ -900,38 +902,14 @@ IST_DEVICE_FN void ist_ep_survey(ist_coop *coop, const ist_ep_op_view *op,
     ist_coop_sync(coop);
 }
 
-/** Finds rows first, first + blocks, … of all sources together, and their descriptors. Lane-parallel. */
-IST_DEVICE_FN void ist_ep_pick(ist_coop *coop, const ist_ep_op_view *op,
-                               const ist_ep_cursor *cursor, const ist_ep_desk *desk, uint32_t first,
-                               uint32_t count)
-{
-    const ist_ep_op_args *args = op->args;
-    uint64_t bytes = args->in.desc_bytes;
-    const uint8_t *descs = ist_ep_at(op, op->base + args->at.descs + sizeof(ist_ep_stamp));
-    IST_EACH_LANE (coop, i, count) {
-        uint32_t row = first + i * op->blocks;
-        uint32_t source = 0;
-        IST_ROLLED
-        while (cursor->rows[source + 1u] <= row) {
-            ++source;
-        }
-        row -= cursor->rows[source];
-        desk->rows->source[i] = source;
-        desk->rows->row[i] = row;
-        desk->parts[i].dst = desk->descs + i * bytes;
-        desk->parts[i].src = descs + source * args->at.descs_bytes + row * bytes;
-        desk->parts[i].bytes = bytes;
-    }
-}
-
 /** RANK_MAJOR: place of a row, and what of the batch goes to its ids and weights. Lane. */
 IST_DEVICE_FN void *ist_ep_settle_row(const ist_ep_dispatch_args *args, const ist_ep_op_view *op,
-                                      const ist_ep_desk *desk, uint32_t i)
+                                      const ist_ep_desk *desk, uint32_t i, uint32_t source,
+                                      uint32_t nth)
 {
     const ist_ep_op_args *common = &args->op;
     uint64_t bytes = 4u * (uint64_t)common->topk;
-    uint32_t source = desk->rows->source[i];
-    uint64_t row = (uint64_t)source * common->geometry.tokens_max + desk->rows->row[i];
+    uint64_t row = (uint64_t)source * common->geometry.tokens_max + nth;
     void **to = (void **)(desk->rows + 1);
     int32_t *idx = (int32_t *)(void *)(to + IST_EP_ROWS * common->topk);
     ist_row_part *part = &desk->parts[2u * i];
@@ -940,15 +918,29 @@ IST_DEVICE_FN void *ist_ep_settle_row(const ist_ep_dispatch_args *args, const is
     part[0].bytes = bytes;
     part[1].dst = args->out_weights + row * common->topk;
     part[1].src = ist_ep_at(op, op->base + common->at.weights + source * common->at.weights_bytes +
-                                    sizeof(ist_ep_stamp) + desk->rows->row[i] * bytes);
+                                    sizeof(ist_ep_stamp) + nth * bytes);
     part[1].bytes = bytes;
     return args->out + row * common->row_bytes;
 }
 
-/** Computes origins and places of picked rows, a lane an entry; a sync must follow. Lane-parallel. */
-IST_DEVICE_FN void ist_ep_place_picked(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                       const ist_ep_op_view *op, const ist_ep_cursor *cursor,
-                                       const ist_ep_desk *desk, uint32_t count)
+/** Descriptor of a row of a source of the team. */
+IST_DEVICE_FN const uint32_t *ist_ep_desc_of(const ist_ep_op_view *op, uint32_t source,
+                                             uint32_t row)
+{
+    const ist_ep_op_args *args = op->args;
+    return (const uint32_t *)(const void *)ist_ep_at(
+        op, op->base + args->at.descs + source * args->at.descs_bytes + sizeof(ist_ep_stamp) +
+                row * args->in.desc_bytes);
+}
+
+/**
+ * Finds rows first, first + blocks, … of all sources together: where each comes from and goes to. A
+ * lane an entry looks up its row, its token and its place by itself, so that nothing waits for other
+ * lanes; a sync must follow. Lane-parallel.
+ */
+IST_DEVICE_FN void ist_ep_pick(ist_coop *coop, const ist_ep_dispatch_args *args,
+                               const ist_ep_op_view *op, const ist_ep_cursor *cursor,
+                               const ist_ep_desk *desk, uint32_t first, uint32_t count)
 {
     const ist_ep_op_args *common = &args->op;
     uint32_t topk = common->topk;
@@ -959,21 +951,27 @@ IST_DEVICE_FN void ist_ep_place_picked(ist_coop *coop, const ist_ep_dispatch_arg
     IST_EACH_LANE (coop, n, count * topk) {
         uint32_t i = ist_ep_over_topk(common, n);
         uint32_t k = n - i * topk;
-        uint32_t source = desk->rows->source[i];
-        const uint32_t *desc =
-            (const uint32_t *)(const void *)(desk->descs + i * common->in.desc_bytes);
+        uint32_t row = first + i * op->blocks;
+        uint32_t source = 0;
+        IST_ROLLED
+        while (cursor->rows[source + 1u] <= row) {
+            ++source;
+        }
+        row -= cursor->rows[source];
         const ist_ep_head *head = ist_ep_record_of(op, cursor, source);
-        uint32_t entry = desc[1u + k];
+        const uint32_t *desc = ist_ep_desc_of(op, source, row);
+        uint32_t token = ist_load_u32(coop, desc, IST_RELAXED, IST_SCOPE_DEVICE);
+        uint32_t entry = ist_load_u32(coop, desc + 1u + k, IST_RELAXED, IST_SCOPE_DEVICE);
         if (op->layout == IST_EP_EXPERT_MAJOR) {
             to[n] = ist_ep_place_by_expert(args, head, entry, cursor->local);
         } else {
             idx[n] = entry == IST_EP_ELSEWHERE ? -1 : (int32_t)((entry >> 16) + shift);
-            to[n] = k == 0 ? ist_ep_settle_row(args, op, desk, i) : NULL;
+            to[n] = k == 0 ? ist_ep_settle_row(args, op, desk, i, source, row) : NULL;
         }
         if (k == 0) {
             const uint8_t *from = desk->from[source];
-            int here = from != NULL && desc[0] < head->tokens;
-            desk->rows->from[i] = here ? from + (uint64_t)desc[0] * common->row_bytes : NULL;
+            int here = from != NULL && token < head->tokens;
+            desk->rows->from[i] = here ? from + (uint64_t)token * common->row_bytes : NULL;
             desk->rows->places[i] = here ? topk : 0;
             desk->rows->bad[i] = !here;
             if (!here) {
@@ -1012,11 +1010,7 @@ IST_DEVICE_FN int ist_ep_take_picked(ist_coop *coop, const ist_ep_dispatch_args 
                                      ist_ep_decision *decision)
 {
     int bad = 0;
-    ist_ep_pick(coop, op, cursor, desk, first, count);
-    ist_coop_sync(coop);
-    ist_row_copy_list(coop, desk->parts, count);
-    ist_coop_sync(coop);
-    ist_ep_place_picked(coop, args, op, cursor, desk, count);
+    ist_ep_pick(coop, args, op, cursor, desk, first, count);
     ist_ep_note_found(coop, op, decision);
     ist_coop_sync(coop);
     if (!ist_ep_is_confirmed(coop, op, decision)) {
@@ -1047,7 +1041,7 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
     ist_ep_desk desk = ist_ep_desk_of(coop, op);
     uint8_t *results = ist_ep_results(coop, op->room);
     int keeps = op->blocks - 1u - op->block < op->ranks;
-    int totals = op->block == 0;
+    int totals = op->block == ist_ep_totals_block(op);
     ist_ep_survey(coop, op, &cursor, &desk, results);
     uint32_t total = cursor.rows[op->ranks];
     for (uint32_t row = op->block; row < total;) {
