@@ -51,6 +51,9 @@
 /** What is copied as few words has at most as many bytes. */
 #define IST_WIRE_WORDS_BYTES 8192u
 
+/** Up to so many ranks, each lane looks after one at most. */
+#define IST_WIRE_FEW 32u
+
 /** Notices are looked at in pieces of this many ranks. */
 #define IST_WIRE_PIECE 512u
 
@@ -403,6 +406,22 @@ IST_DEVICE_RARE_FN void ist_wire_leave(ist_coop *coop, const ist_dev_comm *dev, 
     }
 }
 
+/** Notices of some ranks into scratch; a sync must follow. Few are fetched by the last lanes: the first
+ *  may still be at the fence of a flag. Lane-parallel. */
+IST_DEVICE_FN void ist_wire_fetch_notices(ist_coop *coop, const ist_wire *wire, uint64_t *words,
+                                          uint32_t first, uint32_t count)
+{
+    const uint64_t *notices = ist_wire_at(wire->common, wire->notices, first);
+    if (wire->ranks > IST_WIRE_FEW) {
+        ist_wire_copy_words(coop, words, notices, count * 8u);
+        return;
+    }
+    IST_EACH_LANE_BACK(coop, i, count)
+    {
+        words[i] = ist_load_u64(coop, notices + i, IST_RELAXED, IST_SCOPE_SYSTEM);
+    }
+}
+
 /**
  * Whether some peer has given this rank up in the mask's generation, or in a later one, which the
  * peers then entered without it; notes it in the mask. `used` are the ranks, as words of a mask,
@@ -422,8 +441,7 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const u
     for (uint32_t first = 0; first < wire->ranks; first += IST_WIRE_PIECE) {
         uint32_t left = wire->ranks - first;
         uint32_t count = left < IST_WIRE_PIECE ? left : IST_WIRE_PIECE;
-        ist_wire_copy_words(coop, words, ist_wire_at(wire->common, wire->notices, first),
-                            count * 8u);
+        ist_wire_fetch_notices(coop, wire, words, first, count);
         if (first == 0 && ist_coop_elect(coop)) {
             head->noticed = (uint32_t)evicted;
         }

@@ -525,6 +525,10 @@ IST_DEVICE_FN const uint8_t *ist_ep_source_rows(ist_coop *coop, const ist_ep_op_
     if (bytes == 0 || !ist_ep_in_team(op, peer)) {
         return NULL;
     }
+    const uint8_t *alike = ist_ep_rows_alike(op, head, peer);
+    if (alike != NULL) {
+        return alike;
+    }
     const void *end = ist_window_peer(coop, op->dev, head->window, head->offset + bytes - 1u, peer);
     return end == NULL ? NULL : (const uint8_t *)end + 1 - bytes;
 }
@@ -968,6 +972,7 @@ IST_DEVICE_FN void ist_ep_combine_run(ist_coop *coop, const ist_ep_combine_args 
         outcome = ist_ep_combine_send(coop, &op, &plan);
     }
     ist_ep_announce(coop, &op);
+    ist_ep_find_alike(coop, &op);
     if (outcome == IST_WIRE_DONE && (op.halves & IST_EP_RECEIVE)) {
         decision = ist_ep_combine_receive(coop, args, &op, &plan);
         outcome = decision.outcome;

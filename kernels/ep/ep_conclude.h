@@ -269,7 +269,9 @@ IST_DEVICE_FN uint32_t ist_ep_finish(ist_coop *coop, const ist_ep_op_view *op, u
 IST_DEVICE_FN int32_t ist_ep_status(ist_coop *coop, const ist_ep_op_view *op, uint32_t outcome,
                                     uint32_t lost)
 {
-    if ((outcome & IST_WIRE_ABORTED) != 0 || ist_aborted(coop, op->dev)) {
+    int aborted = op->mask != NULL &&
+                  ist_load_u64(coop, &op->mask->abort_word, IST_RELAXED, IST_SCOPE_SYSTEM) != 0;
+    if ((outcome & IST_WIRE_ABORTED) != 0 || aborted) {
         return IST_ERR_ABORTED;
     }
     if (outcome & IST_WIRE_EVICTED) {
@@ -287,7 +289,7 @@ IST_DEVICE_FN int32_t ist_ep_status(ist_coop *coop, const ist_ep_op_view *op, ui
     if (lost != 0) {
         return IST_INCOMPLETE;
     }
-    return ist_ep_handle_of(op->args)->route_status;
+    return op->routed;
 }
 
 /** Tag under which the record says that the operation began. Lane. */
@@ -303,10 +305,9 @@ IST_DEVICE_FN void ist_ep_write_head(ist_coop *coop, const ist_ep_op_view *op, u
                                      uint32_t lost, uint64_t mix)
 {
     ist_ep_record_head *record = op->args->record;
-    int32_t routed = ist_ep_handle_of(op->args)->route_status;
     ist_ep_record_head head;
     head.status = ist_ep_status(coop, op, outcome, lost);
-    head.complete = lost == 0 && (head.status == IST_OK || head.status == routed);
+    head.complete = lost == 0 && (head.status == IST_OK || head.status == op->routed);
     head.done = ist_ep_begun(coop, op, outcome);
     head.sequence = op->tag;
     head.generation = op->generation;

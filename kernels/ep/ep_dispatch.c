@@ -487,6 +487,11 @@ IST_DEVICE_FN const uint8_t *ist_ep_rows_of(ist_coop *coop, const ist_ep_op_view
     if (!ist_ep_in_team(op, source) || bytes == 0) {
         return NULL;
     }
+    const uint8_t *alike =
+        head->tokens <= op->args->geometry.tokens_max ? ist_ep_rows_alike(op, head, source) : NULL;
+    if (alike != NULL) {
+        return alike;
+    }
     const void *end =
         ist_window_peer(coop, op->dev, head->window, head->offset + bytes - 1u, source);
     return end == NULL ? NULL : (const uint8_t *)end + 1 - bytes;
@@ -1204,6 +1209,7 @@ IST_DEVICE_FN void ist_ep_dispatch_run(ist_coop *coop, const ist_ep_dispatch_arg
         outcome = ist_ep_dispatch_send(coop, args, &op);
     }
     ist_ep_announce(coop, &op);
+    ist_ep_find_alike(coop, &op);
     if (outcome == IST_WIRE_DONE && (op.halves & IST_EP_RECEIVE)) {
         decision = ist_ep_dispatch_receive(coop, args, &op);
         outcome = decision.outcome;

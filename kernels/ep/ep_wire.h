@@ -52,11 +52,15 @@ typedef struct ist_ep_op_view {
     uint32_t out;     /**< 1: others have given this rank up when the kernel began */
     uint8_t *common;  /**< window 0 of the communicator's service */
     uint8_t **peers;  /**< scratch [ranks], few: window 0 of each rank */
-    uint32_t few;     /**< a constant of the text: 1 in the shorter ones, see ist_ep_text */
-    uint32_t layout;  /**< ist_ep_layout, and */
-    uint32_t halves;  /**< ist_ep_half: constants of the shorter texts */
-    uint32_t room;    /**< ranks that scratch has room for */
-    uint64_t active;  /**< word 0 of the mask when the kernel began: of at most 64 ranks, all; lanes
+    uint8_t **alike;  /**< scratch [ranks], few: see ist_ep_rows_alike() */
+    ist_dev_mask *mask;
+    int32_t routed; /**< of the handle: ist_status of its routing */
+    uint32_t reserved;
+    uint32_t few;    /**< a constant of the text: 1 in the shorter ones, see ist_ep_text */
+    uint32_t layout; /**< ist_ep_layout, and */
+    uint32_t halves; /**< ist_ep_half: constants of the shorter texts */
+    uint32_t room;   /**< ranks that scratch has room for */
+    uint64_t active; /**< word 0 of the mask when the kernel began: of at most 64 ranks, all; lanes
                            and blocks may have seen different ones */
 } ist_ep_op_view;
 
@@ -145,7 +149,7 @@ IST_DEVICE_FN uint8_t *ist_ep_results(ist_coop *coop, uint32_t ranks)
 IST_DEVICE_FN ist_ep_state_head *ist_ep_scratch_head(ist_coop *coop, uint32_t ranks)
 {
     uint32_t bytes = (uint32_t)sizeof(ist_ep_state_head) + 16u * ist_ep_word_count(ranks) +
-                     (uint32_t)sizeof(void *) * IST_EP_FEW_RANKS;
+                     2u * (uint32_t)sizeof(void *) * IST_EP_FEW_RANKS;
     return (ist_ep_state_head *)ist_coop_scratch(coop, IST_EP_SCRATCH_VERDICT, bytes);
 }
 
@@ -240,18 +244,61 @@ IST_DEVICE_FN uint32_t ist_ep_stages(const ist_ep_op_view *op)
  */
 IST_DEVICE_FN void ist_ep_announce(ist_coop *coop, const ist_ep_op_view *op)
 {
-    if (op->block != 0 || !ist_coop_elect(coop)) {
-        return;
+    ist_wire wire = ist_ep_wire_of(op);
+    uint64_t *launches = ist_wire_at(wire.common, wire.launches, 0);
+    IST_EACH_LANE_BACK(coop, once, op->block == 0 ? 1u : 0u)
+    {
+        if (op->halves & IST_EP_SEND) {
+            ist_store_u64(coop, &op->args->record->started, op->tag, IST_RELAXED, IST_SCOPE_SYSTEM);
+        }
+        if (op->halves & IST_EP_RECEIVE) {
+            uint64_t before = ist_fetch_add_u64(coop, launches, 1, IST_RELAXED, IST_SCOPE_DEVICE);
+            ist_store_u64(coop, &op->state->position, (before + 1u) << IST_WIRE_STEP_BITS,
+                          IST_RELAXED, IST_SCOPE_DEVICE);
+        }
     }
-    if (op->halves & IST_EP_SEND) {
-        ist_store_u64(coop, &op->args->record->started, op->tag, IST_RELAXED, IST_SCOPE_SYSTEM);
+}
+
+/** Rows that lie at the input's offset of every rank, at most; 0: not in a window. */
+IST_DEVICE_FN uint64_t ist_ep_rows_max(const ist_ep_op_args *args, uint32_t layout)
+{
+    uint64_t tokens = args->geometry.tokens_max;
+    uint64_t slots = args->geometry.rank_count * tokens;
+    if (args->rows_window == 0) {
+        return 0;
     }
-    if (op->halves & IST_EP_RECEIVE) {
-        ist_wire wire = ist_ep_wire_of(op);
-        uint64_t *launches = ist_wire_at(wire.common, wire.launches, 0);
-        uint64_t before = ist_fetch_add_u64(coop, launches, 1, IST_RELAXED, IST_SCOPE_DEVICE);
-        ist_store_u64(coop, &op->state->position, (before + 1u) << IST_WIRE_STEP_BITS, IST_RELAXED,
-                      IST_SCOPE_DEVICE);
+    return args->operation == IST_EP_OP_DISPATCH ? tokens
+           : layout == IST_EP_RANK_MAJOR         ? slots
+                                                 : ist_ep_local_max(&args->geometry) * slots;
+}
+
+/**
+ * Where the rows of a rank begin whose head says what this rank's would: window and offset are the
+ * same, as they are in a program that treats all ranks alike. NULL: nothing is known, look it up. Lane.
+ */
+IST_DEVICE_FN const uint8_t *ist_ep_rows_alike(const ist_ep_op_view *op, const ist_ep_head *head,
+                                               uint32_t peer)
+{
+    const ist_ep_op_args *args = op->args;
+    if (!op->few || head->window != args->rows_window || head->offset != args->rows_offset ||
+        op->alike[peer] == NULL) {
+        return NULL;
+    }
+    return op->alike[peer] + 1 - ist_ep_rows_max(args, op->layout) * args->row_bytes;
+}
+
+/** Looks up what ist_ep_rows_alike() tells, while the flags travel: the tables of windows are three
+ *  loads one after the other. A sync must follow. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_find_alike(ist_coop *coop, const ist_ep_op_view *op)
+{
+    const ist_ep_op_args *args = op->args;
+    uint64_t bytes = ist_ep_rows_max(args, op->layout) * args->row_bytes;
+    IST_EACH_LANE_BACK(coop, peer, op->few ? op->ranks : 0u)
+    {
+        op->alike[peer] = bytes == 0
+                              ? NULL
+                              : (uint8_t *)ist_window_peer(coop, op->dev, args->rows_window,
+                                                           args->rows_offset + bytes - 1u, peer);
     }
 }
 
@@ -277,6 +324,9 @@ IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_
     uint64_t *out = ist_ep_verdict_of(coop, op->room); /* not needed yet */
     op->args = args;
     op->valid = (uint32_t)ist_ep_handle_valid(args);
+    op->routed = ist_ep_handle_of(args)->route_status;
+    op->mask = ist_dev_mask_of(args->dev);
+    op->reserved = 0;
     op->dev = args->dev;
     op->rank = ist_dev_rank(args->dev);
     op->network = op->few ? 0u : (uint32_t)ist_dev_has_network(args->dev);
@@ -284,6 +334,7 @@ IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_
     op->window = (uint8_t *)ist_window_local(coop, args->dev, 0, 0);
     op->common = (uint8_t *)ist_window_local(coop, args->service, 0, 0);
     op->peers = ist_ep_peers_of(coop, op->room);
+    op->alike = op->peers + IST_EP_FEW_RANKS;
     if (op->few) {
         IST_EACH_LANE (coop, peer, op->ranks) {
             op->peers[peer] = (uint8_t *)ist_window_peer(coop, args->dev, 0, 0, peer);

@@ -110,6 +110,11 @@ void lanes_row_reduce_batch(ist_coop *coop, const ist_row_sums *batch);
     (void)(coop);                                                                                  \
     for (uint32_t i = lanes_self(), i##_end_ = (uint32_t)(n); i < i##_end_; i += LANES)
 
+#undef IST_EACH_LANE_BACK
+#define IST_EACH_LANE_BACK(coop, i, n)                                                             \
+    (void)(coop);                                                                                  \
+    for (uint32_t i = LANES - 1u - lanes_self(), i##_end_ = (uint32_t)(n); i < i##_end_; i += LANES)
+
 #define ist_coop_elect(coop) ((void)(coop), lanes_self() == 0)
 #define ist_coop_sync lanes_sync
 #define ist_coop_scratch lanes_scratch

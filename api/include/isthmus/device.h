@@ -373,6 +373,10 @@ IST_END_DECLS
     (void)(coop);                                                                                  \
     for (uint32_t i = 0, i##_end_ = (uint32_t)(n); i < i##_end_; ++i)
 
+/** The same from the last lane downwards: what lies next to work of the first lanes, and need not wait
+ *  for it. */
+#define IST_EACH_LANE_BACK(coop, i, n) IST_EACH_LANE (coop, i, n)
+
 IST_BEGIN_DECLS
 
 /* Coops. */

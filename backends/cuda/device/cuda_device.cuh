@@ -121,6 +121,12 @@ IST_DEVICE_FN void ist_cuda_await_predecessor(void)
     for (uint32_t i = (coop)->thread, i##_end_ = (uint32_t)(n); i < i##_end_;                      \
          i += (coop)->thread_count)
 
+/* Another warp than the first: it goes on while the first waits, at a fence say. */
+#define IST_EACH_LANE_BACK(coop, i, n)                                                             \
+    IST_ROLLED                                                                                     \
+    for (uint32_t i = (coop)->thread_count - 1u - (coop)->thread, i##_end_ = (uint32_t)(n);        \
+         i < i##_end_; i += (coop)->thread_count)
+
 IST_DEVICE_FN void ist_cuda_coop_open(ist_coop *coop)
 {
     extern __shared__ __align__(128) unsigned char ist_cuda_dynamic[];
