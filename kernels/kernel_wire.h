@@ -40,13 +40,19 @@
 /* A beat: number of the waiting kernel, its wait, a count that makes beats differ. */
 #define IST_WIRE_STEP_BITS 16u
 #define IST_WIRE_BEAT_BITS 12u
-/* A notice: generation, whether the sender leaves, rank + 1 of the sender. */
+/* A notice: generation, whether the sender leaves. */
 #define IST_WIRE_LEAVES (UINT64_C(1) << 32)
 
 /** Scratch slots taken here; kernels use the others. */
 #define IST_WIRE_SCRATCH 0u
 #define IST_WIRE_SCRATCH_COPY 1u
 #define IST_WIRE_SCRATCH_FIRST_FREE 2u
+
+/** What is copied as few words has at most as many bytes. */
+#define IST_WIRE_WORDS_BYTES 8192u
+
+/** Up to so many ranks, each lane looks after one at most. */
+#define IST_WIRE_FEW 32u
 
 /** Notices are looked at in pieces of this many ranks. */
 #define IST_WIRE_PIECE 512u
@@ -59,6 +65,12 @@ typedef struct ist_wire {
     uint64_t beats;
     uint64_t seen;
     uint64_t launches; /**< one word: kernels that waited, equal on all ranks */
+    uint8_t *own;      /**< this rank's window 0 of `dev` */
+    uint8_t *common;   /**< and of `service` */
+    uint32_t ranks;    /**< of the communicator: known here, so that nobody loads them again */
+    uint32_t rank;
+    uint32_t room; /**< ranks that scratch has room for */
+    uint32_t reserved;
 } ist_wire;
 
 /** A lane of flags: words for the team, signals for the others, and what was raised last. */
@@ -98,10 +110,18 @@ typedef struct ist_wire_scratch {
     uint32_t reserved[2];
 } ist_wire_scratch;
 
-/** The scratch head; contents undefined at first. Collective. */
-IST_DEVICE_FN ist_wire_scratch *ist_wire_scratch_of(ist_coop *coop, const ist_dev_comm *dev)
+/** Copies whole words between aligned addresses, few a lane. Collective. */
+IST_DEVICE_FN void ist_wire_copy_words(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
 {
-    uint32_t bytes = (uint32_t)sizeof(ist_wire_scratch) + 2u * ist_dev_rank_count(dev);
+    IST_ASSUME((((uint64_t)dst | (uint64_t)src | bytes) & 7u) == 0);
+    IST_ASSUME(bytes <= IST_WIRE_WORDS_BYTES);
+    ist_row_copy(coop, dst, src, bytes);
+}
+
+/** The scratch head, with room for so many ranks; contents undefined at first. Collective. */
+IST_DEVICE_FN ist_wire_scratch *ist_wire_scratch_of(ist_coop *coop, uint32_t room)
+{
+    uint32_t bytes = (uint32_t)sizeof(ist_wire_scratch) + 2u * room;
     return (ist_wire_scratch *)ist_coop_scratch(coop, IST_WIRE_SCRATCH, bytes);
 }
 
@@ -112,9 +132,9 @@ IST_DEVICE_FN uint8_t *ist_wire_silent(ist_wire_scratch *head)
 }
 
 /** A set of ranks, one byte each. */
-IST_DEVICE_FN uint8_t *ist_wire_marks(ist_wire_scratch *head, const ist_dev_comm *dev)
+IST_DEVICE_FN uint8_t *ist_wire_marks(ist_wire_scratch *head, uint32_t room)
 {
-    return (uint8_t *)(head + 1) + ist_dev_rank_count(dev);
+    return (uint8_t *)(head + 1) + room;
 }
 
 /** Generation of the mask now. Lane. */
@@ -159,6 +179,12 @@ IST_DEVICE_FN uint64_t *ist_wire_word_at(ist_coop *coop, const ist_dev_comm *dev
 {
     return (uint64_t *)ist_window_peer(coop, dev, 0, array + 8u * (uint64_t)ist_dev_rank(dev),
                                        peer);
+}
+
+/** Word `peer` of an array in a window that is known. Lane. */
+IST_DEVICE_FN uint64_t *ist_wire_at(uint8_t *window, uint64_t array, uint32_t peer)
+{
+    return (uint64_t *)(void *)(window + array) + peer;
 }
 
 /** One clock value for all lanes. Collective. */
@@ -283,7 +309,8 @@ IST_DEVICE_FN void ist_wire_reset_signals(ist_coop *coop, const ist_dev_comm *de
     }
 }
 
-/** Sends `value` to this rank's word of an array at every rank marked in `to`. Collective. */
+/** Sends `value` to this rank's word of an array at every rank marked in `to`. The word stands for itself
+ *  and orders nothing. Collective. */
 IST_DEVICE_FN void ist_wire_tell(ist_coop *coop, const ist_dev_comm *dev, uint64_t array,
                                  uint64_t value, const uint8_t *to)
 {
@@ -301,7 +328,7 @@ IST_DEVICE_FN void ist_wire_tell(ist_coop *coop, const ist_dev_comm *dev, uint64
             ist_gin_put_value(coop, dev, ist_wire_context(dev), peer, 0,
                               array + 8u * (uint64_t)ist_dev_rank(dev), value, none);
         } else if (ist_coop_elect(coop)) {
-            ist_store_u64(coop, ist_wire_word_at(coop, dev, array, peer), value, IST_RELEASE,
+            ist_store_u64(coop, ist_wire_word_at(coop, dev, array, peer), value, IST_RELAXED,
                           IST_SCOPE_SYSTEM);
         }
     }
@@ -315,7 +342,7 @@ IST_DEVICE_FN void ist_wire_tell(ist_coop *coop, const ist_dev_comm *dev, uint64
 IST_DEVICE_FN void ist_wire_notify(ist_coop *coop, const ist_wire *wire, const uint8_t *to)
 {
     uint64_t generation = ist_wire_generation(coop, wire->dev);
-    uint64_t value = generation << IST_WIRE_EPOCH_BITS | (ist_dev_rank(wire->dev) + 1u);
+    uint64_t value = generation << IST_WIRE_EPOCH_BITS;
     value |= ist_wire_evicted(coop, wire->dev) ? IST_WIRE_LEAVES : 0u;
     ist_wire_tell(coop, wire->service, wire->notices, value, to);
     ist_fence(coop, IST_ACQ_REL, IST_SCOPE_SYSTEM);
@@ -380,6 +407,22 @@ IST_DEVICE_RARE_FN void ist_wire_leave(ist_coop *coop, const ist_dev_comm *dev, 
     }
 }
 
+/** Notices of some ranks into scratch; a sync must follow. Few are fetched by the last lanes: the first
+ *  may still be at the fence of a flag. Lane-parallel. */
+IST_DEVICE_FN void ist_wire_fetch_notices(ist_coop *coop, const ist_wire *wire, uint64_t *words,
+                                          uint32_t first, uint32_t count)
+{
+    const uint64_t *notices = ist_wire_at(wire->common, wire->notices, first);
+    if (wire->ranks > IST_WIRE_FEW) {
+        ist_wire_copy_words(coop, words, notices, count * 8u);
+        return;
+    }
+    IST_EACH_LANE_BACK(coop, i, count)
+    {
+        words[i] = ist_load_u64(coop, notices + i, IST_RELAXED, IST_SCOPE_SYSTEM);
+    }
+}
+
 /**
  * Whether some peer has given this rank up in the mask's generation, or in a later one, which the
  * peers then entered without it; notes it in the mask. `used` are the ranks, as words of a mask,
@@ -389,18 +432,17 @@ IST_DEVICE_RARE_FN void ist_wire_leave(ist_coop *coop, const ist_dev_comm *dev, 
 IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const uint64_t *used)
 {
     const ist_dev_comm *dev = wire->dev;
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->room);
     uint64_t *words =
         (uint64_t *)ist_coop_scratch(coop, IST_WIRE_SCRATCH_COPY, IST_WIRE_PIECE * 8u);
     ist_fence(coop, IST_ACQUIRE, IST_SCOPE_SYSTEM);
     uint64_t generation = ist_wire_generation(coop, dev);
     int evicted = ist_wire_evicted(coop, dev);
     IST_ROLLED
-    for (uint32_t first = 0; first < ist_dev_rank_count(dev); first += IST_WIRE_PIECE) {
-        uint32_t left = ist_dev_rank_count(dev) - first;
+    for (uint32_t first = 0; first < wire->ranks; first += IST_WIRE_PIECE) {
+        uint32_t left = wire->ranks - first;
         uint32_t count = left < IST_WIRE_PIECE ? left : IST_WIRE_PIECE;
-        ist_row_copy(coop, words, ist_wire_word(coop, wire->service, wire->notices, first),
-                     count * 8u);
+        ist_wire_fetch_notices(coop, wire, words, first, count);
         if (first == 0 && ist_coop_elect(coop)) {
             head->noticed = (uint32_t)evicted;
         }
@@ -425,7 +467,7 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const u
  *  Collective. */
 IST_DEVICE_FN int ist_wire_out(ist_coop *coop, const ist_wire *wire)
 {
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->room);
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         head->noticed = (uint32_t)ist_wire_evicted(coop, wire->dev);
@@ -465,7 +507,7 @@ IST_DEVICE_FN void ist_wire_count_silence(ist_coop *coop, const ist_wire *wire,
                                           const ist_wire_want *want, const uint8_t *results,
                                           uint32_t slice)
 {
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->room);
     uint8_t *silent = ist_wire_silent(head);
     if (ist_coop_elect(coop)) {
         head->waiting = 0;
@@ -473,7 +515,7 @@ IST_DEVICE_FN void ist_wire_count_silence(ist_coop *coop, const ist_wire *wire,
         head->lost = 0;
     }
     ist_coop_sync(coop);
-    IST_EACH_LANE (coop, peer, ist_dev_rank_count(wire->dev)) {
+    IST_EACH_LANE (coop, peer, wire->ranks) {
         uint8_t result = results[peer];
         uint32_t before = slice == 1 ? 0 : silent[peer];
         if (result == IST_WAIT_ERROR ||
@@ -482,8 +524,8 @@ IST_DEVICE_FN void ist_wire_count_silence(ist_coop *coop, const ist_wire *wire,
               ist_wire_left(coop, wire, peer)))) {
             silent[peer] = IST_WIRE_SLICES;
         } else if (result == IST_WAIT_TIMEOUT) {
-            int moved = peer == ist_dev_rank(wire->dev) ||
-                        ist_wire_beat_moved(coop, wire, want->position, peer, slice);
+            int moved =
+                peer == wire->rank || ist_wire_beat_moved(coop, wire, want->position, peer, slice);
             silent[peer] = moved ? 0 : (uint8_t)(before + 1u);
         } else {
             silent[peer] = 0;
@@ -504,16 +546,16 @@ IST_DEVICE_FN void ist_wire_give_up(ist_coop *coop, const ist_wire *wire, const 
                                     const uint8_t *results, uint64_t waited_ns)
 {
     const ist_dev_comm *dev = wire->dev;
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->room);
     uint8_t *silent = ist_wire_silent(head);
-    uint8_t *marks = ist_wire_marks(head, dev);
-    IST_EACH_LANE (coop, peer, ist_dev_rank_count(dev)) {
+    uint8_t *marks = ist_wire_marks(head, wire->room);
+    IST_EACH_LANE (coop, peer, wire->ranks) {
         marks[peer] = silent[peer] >= IST_WIRE_SLICES;
     }
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         IST_ROLLED
-        for (uint32_t peer = 0; peer < ist_dev_rank_count(dev); ++peer) {
+        for (uint32_t peer = 0; peer < wire->ranks; ++peer) {
             if (marks[peer]) {
                 int32_t why = results[peer] == IST_WAIT_ERROR   ? IST_ERR_REMOTE
                               : ist_wire_left(coop, wire, peer) ? IST_ERR_RANK_LOST
@@ -531,7 +573,7 @@ IST_DEVICE_FN void ist_wire_give_up(ist_coop *coop, const ist_wire *wire, const 
 IST_DEVICE_FN void ist_wire_beat(ist_coop *coop, const ist_wire *wire, uint64_t position,
                                  uint32_t slice)
 {
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, wire->dev), wire->dev);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, wire->room), wire->room);
     uint64_t count = slice & ((UINT32_C(1) << IST_WIRE_BEAT_BITS) - 1u);
     ist_wire_active(coop, wire->dev, marks);
     ist_wire_tell(coop, wire->service, wire->beats, position << IST_WIRE_BEAT_BITS | count, marks);
@@ -542,7 +584,7 @@ IST_DEVICE_FN uint32_t ist_wire_judge(ist_coop *coop, const ist_wire *wire,
                                       const ist_wire_want *want, const uint8_t *results,
                                       uint32_t slice, uint64_t start)
 {
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->room);
     uint64_t waited = ist_wire_now(coop, head) - start;
     ist_wire_count_silence(coop, wire, want, results, slice);
     uint32_t aborted = head->aborted;
@@ -574,7 +616,7 @@ IST_DEVICE_FN uint32_t ist_wire_wait_slice(ist_coop *coop, const ist_wire *wire,
     ist_peer_wait wait;
     uint64_t length =
         slice == IST_WIRE_SLICES ? want->deadline_ns : want->deadline_ns / IST_WIRE_SLICES * slice;
-    wait.words = ist_wire_word(coop, wire->dev, want->channel.words, 0);
+    wait.words = ist_wire_at(wire->own, want->channel.words, 0);
     wait.expected = want->tag;
     wait.deadline_ns = start + length;
     wait.signal_first = want->channel.signal_first;
@@ -606,7 +648,7 @@ IST_DEVICE_RARE_FN uint32_t ist_wire_wait_on(ist_coop *coop, ist_wire wire, ist_
 IST_DEVICE_FN uint32_t ist_wire_wait(ist_coop *coop, const ist_wire *wire,
                                      const ist_wire_want *want, uint8_t *results)
 {
-    uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, wire->dev));
+    uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, wire->room));
     uint32_t outcome = IST_WIRE_DONE;
     if (ist_wire_wait_slice(coop, wire, want, 1, start, results) != 0) {
         IST_RARELY(coop, outcome = ist_wire_wait_on(coop, *wire, *want, start, results));

@@ -218,6 +218,24 @@ static ist_status launch(ist_ep_handle *handle, const ist_stream *stream, const 
 
 /* ---- dispatch -------------------------------------------------------------------------------- */
 
+/* Whether the team pulls the rows from a copy. */
+static int stages(const ist_ep_op_args *args)
+{
+    return args->rows_window == 0 && args->geometry.lsa_size > 1u;
+}
+
+static ist_status launch_dispatch(ist_ep_handle *handle, const ist_stream *stream,
+                                  const ist_ep_dispatch_args *args)
+{
+    static const ist_kernel *const texts[] = {
+        [IST_EP_TEXT_ANY] = &ist_kernel_ep_dispatch,
+        [IST_EP_TEXT_BY_EXPERT] = &ist_kernel_ep_dispatch_by_expert,
+        [IST_EP_TEXT_BY_RANK] = &ist_kernel_ep_dispatch_by_rank,
+    };
+    return launch(handle, stream, texts[ist_ep_text_for(&args->op, stages(&args->op))], args,
+                  sizeof(*args));
+}
+
 typedef struct dispatch_call {
     ist_ep_dispatch_in in;
     ist_ep_dispatch_out out;
@@ -340,7 +358,7 @@ ist_status ist_ep_dispatch(ist_ep_handle *handle, const ist_ep_dispatch_in *in,
     ist_ep_dispatch_args args = {0};
     IST_RETURN_IF_ERROR(check_dispatch(handle, &call, &args));
     args.op.issue = issue_number(handle, stream);
-    IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_dispatch, &args, sizeof(args)));
+    IST_RETURN_IF_ERROR(launch_dispatch(handle, stream, &args));
     note_issued(handle, IST_EP_OP_DISPATCH, stream, call.desc.send_only != 0);
     handle->pending.args.dispatch = args;
     handle->dispatched = true;
@@ -444,8 +462,19 @@ static ist_status check_combine(ist_ep_handle *handle, const combine_call *call,
 static ist_status launch_combine(ist_ep_handle *handle, const ist_stream *stream,
                                  const ist_ep_combine_args *args)
 {
-    const ist_kernel *kernel =
-        is_reduced(handle) ? &ist_kernel_ep_combine_reduced : &ist_kernel_ep_combine;
+    static const ist_kernel *const texts[] = {
+        [IST_EP_TEXT_ANY] = &ist_kernel_ep_combine,
+        [IST_EP_TEXT_BY_EXPERT] = &ist_kernel_ep_combine_by_expert,
+        [IST_EP_TEXT_BY_RANK] = &ist_kernel_ep_combine_by_rank,
+    };
+    static const ist_kernel *const reduced[] = {
+        [IST_EP_TEXT_ANY] = &ist_kernel_ep_combine_reduced,
+        [IST_EP_TEXT_BY_EXPERT] = &ist_kernel_ep_combine_reduced_by_expert,
+        [IST_EP_TEXT_BY_RANK] = &ist_kernel_ep_combine_reduced,
+    };
+    const ist_kernel *kernel = is_reduced(handle)
+                                   ? reduced[ist_ep_text_for(&args->op, 0)]
+                                   : texts[ist_ep_text_for(&args->op, stages(&args->op))];
     return launch(handle, stream, kernel, args, sizeof(*args));
 }
 
@@ -480,8 +509,7 @@ ist_status ist_ep_complete(ist_ep_handle *handle, ist_stream *stream)
     }
     if (pending->op == IST_EP_OP_DISPATCH) {
         pending->args.dispatch.op.halves = IST_EP_RECEIVE;
-        IST_RETURN_IF_ERROR(launch(handle, stream, &ist_kernel_ep_dispatch, &pending->args.dispatch,
-                                   sizeof(pending->args.dispatch)));
+        IST_RETURN_IF_ERROR(launch_dispatch(handle, stream, &pending->args.dispatch));
     } else {
         pending->args.combine.op.halves = IST_EP_RECEIVE;
         IST_RETURN_IF_ERROR(launch_combine(handle, stream, &pending->args.combine));

@@ -14,6 +14,21 @@
 /** Halves of an operation that a launch runs; or-ed. */
 typedef enum ist_ep_half { IST_EP_SEND = 1, IST_EP_RECEIVE = 2 } ist_ep_half;
 
+/**
+ * Texts of an operation: compiled from the same source with more or less that is known. The one for
+ * any operation is right for all. The others are for what runs most, a whole operation of a small
+ * team without staging, and shorter: what such an operation cannot meet is not in them.
+ */
+typedef enum ist_ep_text {
+    IST_EP_TEXT_ANY = 0,
+    IST_EP_TEXT_BY_EXPERT = 1, /**< few ranks of one team, EXPERT_MAJOR */
+    IST_EP_TEXT_BY_RANK = 2    /**< few ranks of one team, RANK_MAJOR */
+} ist_ep_text;
+
+/** What "few" means. */
+#define IST_EP_FEW_RANKS 32u
+#define IST_EP_FEW_TOPK 16u
+
 /** ep_route: one block */
 typedef struct ist_ep_route_args {
     const ist_dev_comm *dev;
@@ -53,7 +68,7 @@ typedef struct ist_ep_op_args {
     uint32_t topk_inverse; /**< 2^32 / K, rounded up; 0 for K = 1 */
 } ist_ep_op_args;
 
-/** ep_dispatch: geometry.block_count blocks */
+/** ep_dispatch and its shorter texts: geometry.block_count blocks */
 typedef struct ist_ep_dispatch_args {
     ist_ep_op_args op;
     const float *weights; /**< [N][K] or NULL */
@@ -65,7 +80,7 @@ typedef struct ist_ep_dispatch_args {
     uint32_t reserved;
 } ist_ep_dispatch_args;
 
-/** ep_combine and ep_combine_reduced: geometry.block_count blocks */
+/** ep_combine, its shorter texts and ep_combine_reduced: geometry.block_count blocks */
 typedef struct ist_ep_combine_args {
     ist_ep_op_args op;
     const float *weights; /**< EXPERT_MAJOR [N][K], else NULL */
@@ -83,10 +98,31 @@ typedef struct ist_ep_clean_args {
 } ist_ep_clean_args;
 
 #if !defined(__CUDACC__)
+/** The shortest text that is right for an operation, which stages its rows or not. */
+static inline ist_ep_text ist_ep_text_for(const ist_ep_op_args *args, int staged)
+{
+    int team = args->geometry.lsa_size == args->geometry.rank_count;
+    uint32_t ranks = args->geometry.rank_count;
+    int few = team && ranks <= IST_EP_FEW_RANKS && ranks <= args->geometry.block_count &&
+              args->topk <= IST_EP_FEW_TOPK && args->at.work_bytes == 0 &&
+              ranks * args->at.meta_bytes <= IST_EP_CHUNK_BYTES &&
+              args->halves == (IST_EP_SEND | IST_EP_RECEIVE) && !staged &&
+              args->row_bytes % 16u == 0;
+    if (!few) {
+        return IST_EP_TEXT_ANY;
+    }
+    return args->layout == IST_EP_EXPERT_MAJOR ? IST_EP_TEXT_BY_EXPERT : IST_EP_TEXT_BY_RANK;
+}
+
 extern const ist_kernel ist_kernel_ep_route;
 extern const ist_kernel ist_kernel_ep_dispatch;
+extern const ist_kernel ist_kernel_ep_dispatch_by_expert;
+extern const ist_kernel ist_kernel_ep_dispatch_by_rank;
 extern const ist_kernel ist_kernel_ep_combine;
+extern const ist_kernel ist_kernel_ep_combine_by_expert;
+extern const ist_kernel ist_kernel_ep_combine_by_rank;
 extern const ist_kernel ist_kernel_ep_combine_reduced;
+extern const ist_kernel ist_kernel_ep_combine_reduced_by_expert;
 extern const ist_kernel ist_kernel_ep_clean_begin;
 extern const ist_kernel ist_kernel_ep_clean;
 #endif

@@ -39,8 +39,9 @@ IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args
                                          uint32_t channel, uint64_t position)
 {
     const ist_dev_comm *dev = args->dev;
-    ist_wire wire = ist_mask_wire_of(dev, args->service);
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
+    ist_wire wire = ist_mask_wire_find(coop, dev, args->service);
+    uint8_t *marks =
+        ist_wire_marks(ist_wire_scratch_of(coop, ist_dev_rank_count(dev)), ist_dev_rank_count(dev));
     ist_wire_want want;
     want.channel = ist_ep_channel(&args->geometry, &args->at, channel);
     want.tag = ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS | (channel + 1u);
@@ -89,7 +90,7 @@ IST_DEVICE_FN void ist_ep_forgive(ist_coop *coop, const ist_dev_comm *dev)
 IST_KERNEL(ep_clean, ist_ep_clean_args)
 {
     uint32_t last = ist_ep_channel_count(&args->geometry);
-    ist_wire wire = ist_mask_wire_of(args->dev, args->service);
+    ist_wire wire = ist_mask_wire_find(coop, args->dev, args->service);
     uint64_t position = ist_wire_enter(coop, &wire);
     ist_point(coop, "ep.clean.begin");
     ist_ep_forgive(coop, args->dev);

@@ -296,16 +296,16 @@ IST_DEVICE_FN void ist_ep_combine_stage(ist_coop *coop, const ist_ep_op_view *op
                                         const ist_ep_plan *plan)
 {
     const ist_dev_comm *dev = op->dev;
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
     uint32_t count = 0;
-    if (op->args->rows_window == 0 && op->args->geometry.lsa_size > 1u) {
+    if (!op->few && op->args->rows_window == 0 && op->args->geometry.lsa_size > 1u) {
         ist_ep_pack(coop, op, plan);
     }
     if (!op->network) {
         return;
     }
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
     IST_ROLLED
-    for (uint32_t first = op->block; first < ist_dev_rank_count(dev); first += count * op->blocks) {
+    for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
         count = ist_ep_served(op, first);
         ist_coop_sync(coop);
         IST_EACH_LANE (coop, i, count) {
@@ -328,17 +328,16 @@ IST_DEVICE_FN void ist_ep_fill_owed(ist_coop *coop, const ist_ep_op_view *op, ui
 {
     const ist_ep_op_args *args = op->args;
     const ist_ep_head *given = ist_ep_given(args, home);
-    int team = !op->network || ist_dev_is_lsa(op->dev, home);
     uint64_t there = ist_ep_mine(op, args->at.meta, args->at.meta_bytes);
     ist_row_part *part = parcel->parts;
     ist_ep_fill_head(op, args->at.stage_packed, 0, &parcel->head);
     parcel->head.start = given->start;
     part[0].src = &parcel->head;
-    part[0].dst = team ? ist_window_peer(coop, op->dev, 0, there, home) : NULL;
+    part[0].dst = ist_ep_in_team(op, home) ? ist_ep_at_peer(coop, op, there, home) : NULL;
     part[0].bytes = sizeof(ist_ep_head);
     part[1].src = given + 1;
     part[1].dst = (uint8_t *)part[0].dst + sizeof(ist_ep_head);
-    part[1].bytes = args->layout == IST_EP_EXPERT_MAJOR ? args->at.meta_bytes - part[0].bytes : 0;
+    part[1].bytes = op->layout == IST_EP_EXPERT_MAJOR ? args->at.meta_bytes - part[0].bytes : 0;
 }
 
 /** Phase 3 for a network peer. Collective. */
@@ -359,13 +358,12 @@ IST_DEVICE_FN void ist_ep_send_owed(ist_coop *coop, const ist_ep_op_view *op, ui
 /** Phase 3. Collective. */
 IST_DEVICE_FN void ist_ep_combine_send_all(ist_coop *coop, const ist_ep_op_view *op)
 {
-    const ist_dev_comm *dev = op->dev;
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
     ist_ep_parcel *parcels = ist_ep_parcels_of(coop);
     uint32_t count = 0;
     IST_ROLLED
     for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
-        if (count != 0) {
+        if (!op->few && count != 0) {
             ist_coop_sync(coop); /* lanes still look at the marks and heads of the last turn */
         }
         count = ist_ep_served(op, first);
@@ -378,7 +376,7 @@ IST_DEVICE_FN void ist_ep_combine_send_all(ist_coop *coop, const ist_ep_op_view 
         IST_ROLLED
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t home = first + i * op->blocks;
-            if (marks[i] && (!op->network || ist_dev_is_lsa(dev, home))) {
+            if (marks[i] && ist_ep_in_team(op, home)) {
                 ist_row_copy_list(coop, parcels[i].parts, 2);
             } else if (marks[i] && op->network) {
                 ist_ep_send_owed(coop, op, home, &parcels[i]);
@@ -398,10 +396,10 @@ IST_DEVICE_FN uint64_t ist_ep_inbox_entry(const ist_ep_op_view *op, uint64_t ent
 }
 
 /** Rank that owes a row for an entry, at least R when the entry has none of its own. Lane. */
-IST_DEVICE_FN uint32_t ist_ep_debtor(const ist_ep_op_args *args, const ist_ep_plan *plan,
+IST_DEVICE_FN uint32_t ist_ep_debtor(const ist_ep_op_view *op, const ist_ep_plan *plan,
                                      uint64_t entry)
 {
-    return (uint32_t)(args->layout == IST_EP_EXPERT_MAJOR ? plan->owner : plan->key)[entry];
+    return (uint32_t)(op->layout == IST_EP_EXPERT_MAJOR ? plan->owner : plan->key)[entry];
 }
 
 /** Whether the stamp of an entry in the inbox is right. Lane. */
@@ -418,7 +416,7 @@ IST_DEVICE_FN void ist_ep_check_entries(ist_coop *coop, const ist_ep_op_view *op
 {
     const ist_ep_op_args *args = op->args;
     IST_EACH_LANE (coop, entry, args->token_count * args->topk) {
-        uint32_t peer = ist_ep_debtor(args, plan, entry);
+        uint32_t peer = ist_ep_debtor(op, plan, entry);
         if (peer < op->ranks && !ist_dev_is_lsa(op->dev, peer) && results[peer] == IST_WAIT_DONE &&
             !ist_ep_entry_came(coop, op, entry)) {
             results[peer] = IST_EP_RESULT_BROKEN;
@@ -459,7 +457,7 @@ IST_DEVICE_FN void ist_ep_check_experts(ist_coop *coop, const ist_ep_op_view *op
 IST_DEVICE_RARE_FN void ist_ep_combine_decide_apart(ist_coop *coop, ist_ep_op_view op,
                                                     ist_ep_late late)
 {
-    uint8_t *results = ist_ep_results(coop, op.ranks);
+    uint8_t *results = ist_ep_results(coop, op.room);
     ist_ep_plan plan = ist_ep_plan_of(op.args);
     uint32_t outcome = ist_ep_begin_receive(coop, &op, &late, results);
     if ((outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) == 0) {
@@ -494,24 +492,25 @@ typedef struct ist_ep_sources {
 
 #define IST_EP_UNPACKED UINT32_MAX /* more than 2048 ranks with 65535 tokens of 32 entries send */
 
-IST_DEVICE_FN ist_ep_sources ist_ep_sources_of(ist_coop *coop, uint32_t ranks, uint32_t here)
+IST_DEVICE_FN ist_ep_sources ist_ep_sources_of(ist_coop *coop, uint32_t room, uint32_t here)
 {
     ist_ep_sources sources;
-    sources.rows = (const uint8_t **)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, ranks * 12u);
-    sources.start = (uint32_t *)(void *)(sources.rows + ranks);
+    sources.rows = (const uint8_t **)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, room * 12u);
+    sources.start = (uint32_t *)(void *)(sources.rows + room);
     sources.here = here;
     return sources;
 }
 
 /** Rows that lie at the offset which an expert rank has announced, at most. */
-IST_DEVICE_FN uint64_t ist_ep_rows_at(const ist_ep_op_args *args, uint32_t peer, int packed)
+IST_DEVICE_FN uint64_t ist_ep_rows_at(const ist_ep_op_view *op, uint32_t peer, int packed)
 {
+    const ist_ep_op_args *args = op->args;
     const ist_ep_geometry *geometry = &args->geometry;
     if (packed) {
         return ist_ep_received_max(geometry);
     }
-    return args->layout == IST_EP_RANK_MAJOR ? (uint64_t)geometry->rank_count * geometry->tokens_max
-                                             : ist_ep_count_of(geometry, peer) * ist_ep_slots(args);
+    return op->layout == IST_EP_RANK_MAJOR ? (uint64_t)geometry->rank_count * geometry->tokens_max
+                                           : ist_ep_count_of(geometry, peer) * ist_ep_slots(args);
 }
 
 /** Where the rows of an expert rank of the team begin, as its head says, or NULL. Lane. */
@@ -519,12 +518,16 @@ IST_DEVICE_FN const uint8_t *ist_ep_source_rows(ist_coop *coop, const ist_ep_op_
                                                 const ist_ep_head *head, uint32_t peer)
 {
     const ist_ep_op_args *args = op->args;
-    uint64_t bytes = ist_ep_rows_at(args, peer, head->window == 0) * args->row_bytes;
+    uint64_t bytes = ist_ep_rows_at(op, peer, head->window == 0) * args->row_bytes;
     if (peer == op->rank) {
         return args->rows;
     }
-    if (bytes == 0 || !ist_dev_is_lsa(op->dev, peer)) {
+    if (bytes == 0 || !ist_ep_in_team(op, peer)) {
         return NULL;
+    }
+    const uint8_t *alike = ist_ep_rows_alike(op, head, peer);
+    if (alike != NULL) {
+        return alike;
     }
     const void *end = ist_window_peer(coop, op->dev, head->window, head->offset + bytes - 1u, peer);
     return end == NULL ? NULL : (const uint8_t *)end + 1 - bytes;
@@ -545,7 +548,7 @@ IST_DEVICE_FN void ist_ep_note_source(ist_coop *coop, const ist_ep_op_view *op,
 IST_DEVICE_FN void ist_ep_combine_survey(ist_coop *coop, const ist_ep_op_view *op,
                                          const ist_ep_plan *plan, const ist_ep_sources *sources)
 {
-    uint8_t *results = ist_ep_results(coop, op->ranks);
+    uint8_t *results = ist_ep_results(coop, op->room);
     uint64_t shape = ist_ep_shape(op->args);
     IST_EACH_LANE (coop, peer, op->ranks) {
         const ist_ep_head *head = ist_ep_head_here(coop, op, peer);
@@ -564,8 +567,8 @@ IST_DEVICE_FN void ist_ep_combine_survey(ist_coop *coop, const ist_ep_op_view *o
 IST_DEVICE_RARE_FN void ist_ep_combine_survey_apart(ist_coop *coop, ist_ep_op_view op,
                                                     ist_ep_sources sources)
 {
-    const uint64_t *verdict = ist_ep_verdict_of(coop, op.ranks);
-    uint8_t *results = ist_ep_results(coop, op.ranks);
+    const uint64_t *verdict = ist_ep_verdict_of(coop, op.room);
+    uint8_t *results = ist_ep_results(coop, op.room);
     IST_EACH_LANE (coop, peer, op.ranks) {
         const ist_ep_head *there = ist_ep_owed_meta(op.args, peer);
         ist_ep_head head;
@@ -594,8 +597,8 @@ IST_DEVICE_FN ist_ep_owed_entry ist_ep_owed_entry_of(const ist_ep_op_view *op,
                                                      const ist_ep_plan *plan, uint64_t entry)
 {
     const ist_ep_op_args *args = op->args;
-    ist_ep_owed_entry owed = {ist_ep_debtor(args, plan, entry), 0, 0, 0};
-    if (owed.peer < op->ranks && args->layout == IST_EP_RANK_MAJOR) {
+    ist_ep_owed_entry owed = {ist_ep_debtor(op, plan, entry), 0, 0, 0};
+    if (owed.peer < op->ranks && op->layout == IST_EP_RANK_MAJOR) {
         owed.nth = plan->row[entry];
         owed.packed = owed.nth;
     } else if (owed.peer < op->ranks) {
@@ -627,7 +630,7 @@ IST_DEVICE_FN uint64_t ist_ep_row_of(ist_coop *coop, const ist_ep_op_view *op,
     if (start != IST_EP_UNPACKED) {
         return (uint64_t)start + owed->packed;
     }
-    if (args->layout == IST_EP_RANK_MAJOR) {
+    if (op->layout == IST_EP_RANK_MAJOR) {
         return (uint64_t)op->rank * args->geometry.tokens_max + owed->nth;
     }
     uint64_t slot = (uint64_t)ist_ep_base_of(coop, op, sources, owed) + owed->nth;
@@ -667,11 +670,12 @@ IST_DEVICE_FN uint64_t ist_ep_entry_of(const ist_ep_op_args *args, const ist_ep_
     return (uint64_t)ist_ep_token_of(sums, t) * args->topk + (i - t * args->topk);
 }
 
-IST_DEVICE_FN ist_ep_sums ist_ep_sums_open(ist_coop *coop, const ist_ep_op_args *args)
+IST_DEVICE_FN ist_ep_sums ist_ep_sums_open(ist_coop *coop, const ist_ep_op_view *op)
 {
-    uint32_t entries = IST_EP_TOKENS * args->topk;
+    uint32_t topk = op->few ? IST_EP_FEW_TOPK : op->args->topk; /* that there is room for */
+    uint32_t entries = IST_EP_TOKENS * topk;
     uint8_t *memory =
-        (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS, ist_ep_sums_bytes(args->topk));
+        (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS, ist_ep_sums_bytes(topk));
     ist_ep_sums sums;
     sums.owed = (ist_ep_owed_entry *)(void *)memory;
     sums.found = (const void **)(void *)(sums.owed + entries);
@@ -766,7 +770,7 @@ IST_DEVICE_FN const void *ist_ep_row_found(ist_coop *coop, const ist_ep_op_view 
 IST_DEVICE_FN void ist_ep_find_rows(ist_coop *coop, const ist_ep_op_view *op,
                                     const ist_ep_sources *sources, const ist_ep_sums *sums)
 {
-    const uint8_t *results = ist_ep_results(coop, op->ranks);
+    const uint8_t *results = ist_ep_results(coop, op->room);
     IST_EACH_LANE (coop, i, sums->tokens * op->args->topk) {
         uint32_t peer = sums->owed[i].peer;
         const void *row = NULL;
@@ -814,7 +818,7 @@ IST_DEVICE_FN void ist_ep_compact(ist_coop *coop, const ist_ep_op_view *op, cons
 IST_DEVICE_FN uint32_t ist_ep_sums_broke(ist_coop *coop, const ist_ep_op_view *op,
                                          const ist_ep_sums *sums)
 {
-    const uint8_t *results = ist_ep_results(coop, op->ranks);
+    const uint8_t *results = ist_ep_results(coop, op->room);
     if (!op->network) {
         return 0;
     }
@@ -876,7 +880,7 @@ IST_DEVICE_FN int ist_ep_sum_share(ist_coop *coop, const ist_ep_combine_args *ar
                                    const ist_ep_op_view *op, const ist_ep_plan *plan,
                                    ist_ep_sums sums, ist_ep_decision *decision)
 {
-    ist_ep_sources sources = ist_ep_sources_of(coop, op->ranks, decision->here);
+    ist_ep_sources sources = ist_ep_sources_of(coop, op->room, decision->here);
     if (decision->here) {
         ist_ep_combine_survey(coop, op, plan, &sources);
     } else {
@@ -910,7 +914,7 @@ IST_DEVICE_FN void ist_ep_sum(ist_coop *coop, const ist_ep_combine_args *args,
 IST_DEVICE_FN void ist_ep_combine_conclude(ist_coop *coop, const ist_ep_op_view *op,
                                            const ist_ep_decision *decision, uint32_t outcome)
 {
-    uint8_t *results = ist_ep_results(coop, op->ranks);
+    uint8_t *results = ist_ep_results(coop, op->room);
     if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
         outcome |= ist_ep_close_books(coop, op, decision, results);
         ist_point(coop, "ep.combine.answered");
@@ -941,7 +945,7 @@ IST_DEVICE_FN ist_ep_decision ist_ep_combine_receive(ist_coop *coop,
                                                      const ist_ep_op_view *op,
                                                      const ist_ep_plan *plan)
 {
-    ist_ep_sums sums = ist_ep_sums_open(coop, &args->op);
+    ist_ep_sums sums = ist_ep_sums_open(coop, op);
     ist_ep_sums_share(op, &sums);
     ist_ep_look_up(coop, args, op, plan, &sums); /* while the flags are on their way */
     ist_ep_decision decision = ist_ep_combine_decide(coop, op);
@@ -955,25 +959,43 @@ IST_DEVICE_FN ist_ep_decision ist_ep_combine_receive(ist_coop *coop,
     return decision;
 }
 
-IST_KERNEL(ep_combine, ist_ep_combine_args)
+/** All phases. `text` is a constant. Collective. */
+IST_DEVICE_FN void ist_ep_combine_run(ist_coop *coop, const ist_ep_combine_args *args,
+                                      ist_ep_text text)
 {
     ist_ep_op_view op;
     ist_ep_decision decision = {0, 0, 0, 0, 0, 0};
-    ist_ep_enter(coop, &args->op, &op);
+    ist_ep_enter(coop, &args->op, text, &op);
     ist_ep_plan plan = ist_ep_plan_of(&args->op);
     uint32_t outcome = op.valid ? IST_WIRE_DONE : IST_EP_FOREIGN;
-    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_SEND)) {
+    if (outcome == IST_WIRE_DONE && (op.halves & IST_EP_SEND)) {
         outcome = ist_ep_combine_send(coop, &op, &plan);
     }
     ist_ep_announce(coop, &op);
-    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_RECEIVE)) {
+    ist_ep_find_alike(coop, &op);
+    if (outcome == IST_WIRE_DONE && (op.halves & IST_EP_RECEIVE)) {
         decision = ist_ep_combine_receive(coop, args, &op, &plan);
         outcome = decision.outcome;
     }
     if (ist_ep_is_last(coop, &op)) {
-        if (args->op.halves & IST_EP_RECEIVE) {
+        if (op.halves & IST_EP_RECEIVE) {
             ist_ep_combine_conclude(coop, &op, &decision, outcome);
         }
         ist_ep_advance(coop, &op, &decision, outcome);
     }
+}
+
+IST_KERNEL(ep_combine, ist_ep_combine_args)
+{
+    ist_ep_combine_run(coop, args, IST_EP_TEXT_ANY);
+}
+
+IST_KERNEL(ep_combine_by_expert, ist_ep_combine_args)
+{
+    ist_ep_combine_run(coop, args, IST_EP_TEXT_BY_EXPERT);
+}
+
+IST_KERNEL(ep_combine_by_rank, ist_ep_combine_args)
+{
+    ist_ep_combine_run(coop, args, IST_EP_TEXT_BY_RANK);
 }

@@ -29,7 +29,7 @@ IST_DEVICE_FN int ist_ep_is_last(ist_coop *coop, const ist_ep_op_view *op)
 IST_DEVICE_FN void ist_ep_raise_answers(ist_coop *coop, const ist_ep_op_view *op,
                                         const uint64_t *whole)
 {
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op->ranks) {
         marks[peer] = (uint8_t)(ist_ep_is_in(whole, peer) && ist_ep_was_active(coop, op, peer));
@@ -43,7 +43,7 @@ IST_DEVICE_FN void ist_ep_raise_here(ist_coop *coop, const ist_ep_op_view *op, u
     ist_wire_channel channel = ist_ep_flag_of(op, IST_EP_ACK);
     IST_EACH_LANE (coop, peer, op->ranks) {
         if ((whole & op->active) >> peer & 1u) {
-            ist_wire_raise_lsa(coop, op->dev, channel, op->tag, peer);
+            ist_ep_raise_at(coop, op, channel, peer);
         }
     }
 }
@@ -52,8 +52,8 @@ IST_DEVICE_FN void ist_ep_raise_here(ist_coop *coop, const ist_ep_op_view *op, u
  *  leaves puts nothing on top. Collective. */
 IST_DEVICE_RARE_FN void ist_ep_mark_used(ist_coop *coop, ist_ep_op_view op, uint64_t *used)
 {
-    const uint64_t *verdict = ist_ep_verdict_of(coop, op.ranks);
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op.dev), op.dev);
+    const uint64_t *verdict = ist_ep_verdict_of(coop, op.room);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op.room), op.room);
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op.ranks) {
         marks[peer] = ist_ep_is_in(verdict, peer) && ist_dev_is_lsa(op.dev, peer);
@@ -69,8 +69,8 @@ IST_DEVICE_RARE_FN void ist_ep_mark_used(ist_coop *coop, ist_ep_op_view op, uint
  *  Collective. */
 IST_DEVICE_RARE_FN uint32_t ist_ep_close_apart(ist_coop *coop, ist_ep_op_view op, uint8_t *results)
 {
-    const uint64_t *verdict = ist_ep_verdict_of(coop, op.ranks);
-    uint64_t *whole = ist_ep_whole_of(coop, op.ranks);
+    const uint64_t *verdict = ist_ep_verdict_of(coop, op.room);
+    uint64_t *whole = ist_ep_whole_of(coop, op.room);
     uint64_t *broken = (uint64_t *)(void *)ist_ep_at(&op, op.args->at.broken);
     ist_wire wire = ist_ep_wire_of(&op);
     ist_ep_mark_used(coop, op, whole);
@@ -111,7 +111,7 @@ IST_DEVICE_RARE_FN void ist_ep_reject_here(ist_coop *coop, ist_ep_op_view op, ui
 IST_DEVICE_RARE_FN uint32_t ist_ep_end_apart(ist_coop *coop, ist_ep_op_view op, uint8_t *results)
 {
     uint32_t outcome = ist_ep_close_apart(coop, op, results);
-    ist_ep_raise_answers(coop, &op, ist_ep_whole_of(coop, op.ranks));
+    ist_ep_raise_answers(coop, &op, ist_ep_whole_of(coop, op.room));
     return outcome;
 }
 
@@ -130,7 +130,7 @@ IST_DEVICE_FN uint32_t ist_ep_close_books(ist_coop *coop, const ist_ep_op_view *
         return outcome;
     }
     ist_wire wire = ist_ep_wire_of(op);
-    uint64_t *verdict = ist_ep_verdict_of(coop, op->ranks);
+    uint64_t *verdict = ist_ep_verdict_of(coop, op->room);
     uint64_t broken = ist_load_u64(coop, (uint64_t *)(void *)ist_ep_at(op, op->args->at.broken),
                                    IST_RELAXED, IST_SCOPE_DEVICE);
     uint64_t good = 0;
@@ -144,7 +144,7 @@ IST_DEVICE_FN uint32_t ist_ep_close_books(ist_coop *coop, const ist_ep_op_view *
     ist_ep_raise_here(coop, op, good & ~broken);
     if (ist_coop_elect(coop)) {
         verdict[0] = good;
-        ist_ep_whole_of(coop, op->ranks)[0] = good & ~broken;
+        ist_ep_whole_of(coop, op->room)[0] = good & ~broken;
     }
     if (ist_wire_noticed(coop, &wire, verdict)) {
         outcome |= IST_WIRE_EVICTED;
@@ -160,8 +160,8 @@ IST_DEVICE_FN uint32_t ist_ep_close_books(ist_coop *coop, const ist_ep_op_view *
 IST_DEVICE_RARE_FN void ist_ep_notify_silent(ist_coop *coop, ist_ep_op_view op,
                                              const uint8_t *results)
 {
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, op.dev);
-    uint8_t *marks = ist_wire_marks(head, op.dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op.room);
+    uint8_t *marks = ist_wire_marks(head, op.room);
     ist_wire_channel ready = ist_ep_flag_of(&op, IST_EP_READY);
     ist_wire wire = ist_ep_wire_of(&op);
     ist_coop_sync(coop); /* some lane may still read `lost` on the way here */
@@ -190,7 +190,7 @@ IST_DEVICE_RARE_FN void ist_ep_notify_silent(ist_coop *coop, ist_ep_op_view op,
 IST_DEVICE_FN int ist_ep_someone_missing(ist_coop *coop, const ist_ep_op_view *op,
                                          const uint8_t *results)
 {
-    if (op->ranks <= IST_EP_DECIDED_RANKS_MAX) {
+    if (op->few || op->ranks <= IST_EP_DECIDED_RANKS_MAX) {
         int missing = 0;
         IST_ROLLED
         for (uint32_t peer = 0; peer < op->ranks; ++peer) {
@@ -198,7 +198,7 @@ IST_DEVICE_FN int ist_ep_someone_missing(ist_coop *coop, const ist_ep_op_view *o
         }
         return missing;
     }
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, op->dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op->room);
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         head->lost = 0;
@@ -269,7 +269,9 @@ IST_DEVICE_FN uint32_t ist_ep_finish(ist_coop *coop, const ist_ep_op_view *op, u
 IST_DEVICE_FN int32_t ist_ep_status(ist_coop *coop, const ist_ep_op_view *op, uint32_t outcome,
                                     uint32_t lost)
 {
-    if ((outcome & IST_WIRE_ABORTED) != 0 || ist_aborted(coop, op->dev)) {
+    int aborted = op->mask != NULL &&
+                  ist_load_u64(coop, &op->mask->abort_word, IST_RELAXED, IST_SCOPE_SYSTEM) != 0;
+    if ((outcome & IST_WIRE_ABORTED) != 0 || aborted) {
         return IST_ERR_ABORTED;
     }
     if (outcome & IST_WIRE_EVICTED) {
@@ -287,7 +289,7 @@ IST_DEVICE_FN int32_t ist_ep_status(ist_coop *coop, const ist_ep_op_view *op, ui
     if (lost != 0) {
         return IST_INCOMPLETE;
     }
-    return ist_ep_handle_of(op->args)->route_status;
+    return op->routed;
 }
 
 /** Tag under which the record says that the operation began. Lane. */
@@ -303,10 +305,9 @@ IST_DEVICE_FN void ist_ep_write_head(ist_coop *coop, const ist_ep_op_view *op, u
                                      uint32_t lost, uint64_t mix)
 {
     ist_ep_record_head *record = op->args->record;
-    int32_t routed = ist_ep_handle_of(op->args)->route_status;
     ist_ep_record_head head;
     head.status = ist_ep_status(coop, op, outcome, lost);
-    head.complete = lost == 0 && (head.status == IST_OK || head.status == routed);
+    head.complete = lost == 0 && (head.status == IST_OK || head.status == op->routed);
     head.done = ist_ep_begun(coop, op, outcome);
     head.sequence = op->tag;
     head.generation = op->generation;
@@ -329,7 +330,7 @@ IST_DEVICE_FN void ist_ep_write_head(ist_coop *coop, const ist_ep_op_view *op, u
 IST_DEVICE_FN void ist_ep_write_record(ist_coop *coop, const ist_ep_op_view *op, uint32_t outcome)
 {
     uint64_t *words = (uint64_t *)(op->args->record + 1);
-    const uint64_t *whole = ist_ep_whole_of(coop, op->ranks);
+    const uint64_t *whole = ist_ep_whole_of(coop, op->room);
     int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED | IST_EP_FOREIGN)) != 0;
     if (!ist_coop_elect(coop)) {
         return;
@@ -368,8 +369,8 @@ IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op,
 {
     ist_ep_state_head *head = &op->state->head;
     ist_ep_handle_head *handle = ist_ep_handle_of(op->args);
-    uint32_t sends = (op->args->halves & IST_EP_SEND) ? 1u : 0u;
-    uint32_t receives = (op->args->halves & IST_EP_RECEIVE) ? 1u : 0u;
+    uint32_t sends = (op->halves & IST_EP_SEND) ? 1u : 0u;
+    uint32_t receives = (op->halves & IST_EP_RECEIVE) ? 1u : 0u;
     uint64_t bit = UINT64_C(1) << op->slot;
     uint64_t busy = receives ? op->before->busy & ~bit : op->before->busy | bit;
     uint64_t met = op->blocks > 1u ? op->blocks : 0u;

@@ -79,7 +79,7 @@ IST_DEVICE_RARE_FN uint32_t ist_ep_await_on(ist_coop *coop, ist_ep_op_view op, i
 IST_DEVICE_FN uint32_t ist_ep_await_peers(ist_coop *coop, const ist_ep_op_view *op,
                                           ist_ep_flag flag, uint8_t *results)
 {
-    uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, op->dev));
+    uint64_t start = ist_clock_ns(coop);
     uint32_t outcome = IST_WIRE_DONE;
     if (ist_ep_await_slice(coop, op, flag, start, results) != 0) {
         IST_RARELY(coop, outcome = ist_ep_await_on(coop, *op, flag, start, results));
@@ -98,9 +98,9 @@ IST_DEVICE_FN uint64_t ist_ep_decision_number(const ist_ep_op_view *op)
 /** Whether blocks may decide together. Equal in all blocks. */
 IST_DEVICE_FN int ist_ep_may_decide_together(const ist_ep_op_view *op)
 {
-    return !op->network && op->ranks <= IST_EP_DECIDED_RANKS_MAX &&
-           op->ranks * op->args->at.meta_bytes <= IST_EP_CHUNK_BYTES &&
-           op->args->at.work_bytes == 0;
+    return op->few || (!op->network && op->ranks <= IST_EP_DECIDED_RANKS_MAX &&
+                       op->ranks * op->args->at.meta_bytes <= IST_EP_CHUNK_BYTES &&
+                       op->args->at.work_bytes == 0);
 }
 
 /** Sets the word, unless another block has. @return what was there: decided_base if it did. Lane. */
@@ -130,8 +130,8 @@ IST_DEVICE_FN uint64_t ist_ep_proposal(const ist_ep_op_view *op, const uint64_t 
 IST_DEVICE_FN void ist_ep_fetch_all(ist_coop *coop, const ist_ep_op_view *op)
 {
     void *records = ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
-    ist_row_copy(coop, records, ist_ep_at(op, op->base + op->args->at.meta),
-                 op->ranks * op->args->at.meta_bytes);
+    ist_wire_copy_words(coop, records, ist_ep_at(op, op->base + op->args->at.meta),
+                        op->ranks * op->args->at.meta_bytes);
 }
 
 /**
@@ -147,7 +147,7 @@ IST_DEVICE_FN uint64_t ist_ep_decide_together(ist_coop *coop, const ist_ep_op_vi
         (uint64_t *)ist_coop_scratch(coop, IST_WIRE_SCRATCH_COPY, IST_WIRE_PIECE * 8u);
     /* Opened here for whoever adopts: what a rare function opens first is gone after it. */
     (void)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
-    ist_row_copy(coop, notices, ist_wire_word(coop, wire.service, wire.notices, 0), op->ranks * 8u);
+    ist_wire_copy_words(coop, notices, ist_wire_at(wire.common, wire.notices, 0), op->ranks * 8u);
     if (ist_ep_await_slice(coop, op, IST_EP_READY, start, results) != 0 || op->out) {
         return 0;
     }
@@ -214,7 +214,7 @@ IST_DEVICE_RARE_FN void ist_ep_reject_marked(ist_coop *coop, ist_ep_op_view op,
 {
     const ist_ep_layout_map *at = &op.args->at;
     ist_wire wire = ist_ep_wire_of(&op);
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op.dev), op.dev);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op.room), op.room);
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op.ranks) {
         int shape = results[peer] == IST_EP_RESULT_SHAPE;
@@ -237,7 +237,7 @@ IST_DEVICE_RARE_FN void ist_ep_reject_marked(ist_coop *coop, ist_ep_op_view op,
 IST_DEVICE_FN uint32_t ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op,
                                      const uint8_t *results)
 {
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, op->dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op->room);
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         head->lost = 0;
@@ -289,7 +289,7 @@ IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, uint
 /** Block 0 takes the decision to itself. @return the word that is there now. Collective. */
 IST_DEVICE_RARE_FN uint64_t ist_ep_claim(ist_coop *coop, ist_ep_op_view op)
 {
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, op.dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op.room);
     uint64_t mine = ist_ep_decision_number(&op) | IST_EP_DECIDED_APART;
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
@@ -316,7 +316,7 @@ IST_DEVICE_FN uint64_t ist_ep_word_apart(const ist_ep_op_view *op)
 IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, ist_ep_late *late,
                                       ist_ep_decision *decision)
 {
-    uint8_t *results = ist_ep_results(coop, op->ranks);
+    uint8_t *results = ist_ep_results(coop, op->room);
     int together = ist_ep_may_decide_together(op);
     uint64_t claim = ist_ep_decision_number(op) | IST_EP_DECIDED_APART;
     decision->word = 0;
@@ -325,7 +325,7 @@ IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, 
     decision->here = 1;
     decision->pending = op->blocks > 1u;
     decision->reserved = 0;
-    late->start = ist_wire_now(coop, ist_wire_scratch_of(coop, op->dev));
+    late->start = ist_clock_ns(coop); /* of a lane: what it is used for may differ by nanoseconds */
     late->waited = (uint32_t)together;
     late->alone = op->block == 0;
     if (together) {
@@ -340,7 +340,7 @@ IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, 
 /** Waits for a decision that this block did not take part in. @return 0: aborted. Collective. */
 IST_DEVICE_RARE_FN uint64_t ist_ep_await_decision(ist_coop *coop, ist_ep_op_view op)
 {
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, op.dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op.room);
     uint64_t claim = ist_ep_decision_number(&op) | IST_EP_DECIDED_APART;
     uint64_t least = ist_ep_decision_number(&op);
     uint64_t word = claim;
@@ -394,7 +394,7 @@ IST_DEVICE_FN ist_ep_decision ist_ep_decision_of(uint64_t word)
  *  Collective. */
 IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view op, uint32_t alone)
 {
-    uint64_t *verdict = ist_ep_verdict_of(coop, op.ranks);
+    uint64_t *verdict = ist_ep_verdict_of(coop, op.room);
     ist_ep_decision decision;
     uint64_t word = alone ? ist_ep_word_apart(&op) : ist_ep_await_decision(coop, op);
     if (word != 0 && (word & IST_EP_DECIDED_APART) == 0 &&
@@ -404,7 +404,7 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view o
     ist_coop_sync(coop);
     decision = ist_ep_decision_of(word);
     if (decision.here) {
-        uint8_t *results = ist_ep_results(coop, op.ranks);
+        uint8_t *results = ist_ep_results(coop, op.room);
         ist_ep_fetch_all(coop, &op);
         IST_EACH_LANE (coop, peer, op.ranks) {
             results[peer] = (word >> peer & 1u) ? (uint8_t)IST_WAIT_DONE : (uint8_t)IST_WAIT_MASKED;
@@ -424,7 +424,7 @@ IST_DEVICE_FN void ist_ep_note_found(ist_coop *coop, const ist_ep_op_view *op,
                                      const ist_ep_decision *decision)
 {
     if (decision->pending && ist_coop_elect(coop)) {
-        ist_wire_scratch_of(coop, op->dev)->now =
+        ist_wire_scratch_of(coop, op->room)->now =
             decision->found == op->before->decided_base ? decision->word : decision->found;
     }
 }
@@ -435,7 +435,7 @@ IST_DEVICE_FN int ist_ep_is_confirmed(ist_coop *coop, const ist_ep_op_view *op,
 {
     int pending = (int)decision->pending;
     decision->pending = 0;
-    return !pending || ist_wire_scratch_of(coop, op->dev)->now == decision->word;
+    return !pending || ist_wire_scratch_of(coop, op->room)->now == decision->word;
 }
 
 /** Both, for a block that has had no sync in between. Collective. */

@@ -47,8 +47,6 @@ typedef struct ist_ep_rows {
     const void *from[IST_EP_ROWS];
     uint32_t places[IST_EP_ROWS]; /**< K, 0: the row is not there */
     uint32_t bad[IST_EP_ROWS];
-    uint32_t source[IST_EP_ROWS]; /**< decided together: rank, */
-    uint32_t row[IST_EP_ROWS];    /**< and row of it */
 } ist_ep_rows;
 
 /** The metadata of some sources and the sums over all before them. */
@@ -87,9 +85,12 @@ IST_DEVICE_FN void ist_ep_stage_puts(ist_coop *coop, const ist_ep_op_view *op, u
 IST_DEVICE_FN void ist_ep_stage(ist_coop *coop, const ist_ep_op_view *op)
 {
     const ist_ep_op_args *args = op->args;
+    if (!op->stages) {
+        return;
+    }
     uint32_t begin = (uint32_t)((uint64_t)args->token_count * op->block / op->blocks);
     uint32_t end = (uint32_t)((uint64_t)args->token_count * (op->block + 1u) / op->blocks);
-    if (!op->stages || begin == end) {
+    if (begin == end) {
         return;
     }
     if (args->rows_window == 0 && args->geometry.lsa_size > 1u) {
@@ -141,11 +142,10 @@ IST_DEVICE_FN void ist_ep_fill_parcel(ist_coop *coop, const ist_ep_op_view *op, 
     const ist_ep_op_args *args = op->args;
     const ist_ep_layout_map *at = &args->at;
     const uint32_t *offsets = (const uint32_t *)(const void *)(args->handle + args->in.send_offset);
-    int by_expert = args->layout == IST_EP_EXPERT_MAJOR;
+    int by_expert = op->layout == IST_EP_EXPERT_MAJOR;
     uint32_t first = offsets[peer];
     uint32_t rows = offsets[peer + 1u] - first;
-    int team = !op->network || ist_dev_is_lsa(op->dev, peer);
-    uint8_t *there = team ? (uint8_t *)ist_window_peer(coop, op->dev, 0, op->base, peer) : NULL;
+    uint8_t *there = ist_ep_in_team(op, peer) ? ist_ep_at_peer(coop, op, op->base, peer) : NULL;
     uint64_t mine = op->rank;
     ist_row_part *part = parcel->parts;
     parcel->first = first;
@@ -215,12 +215,12 @@ IST_DEVICE_FN void ist_ep_send_gin(ist_coop *coop, const ist_ep_op_view *op, uin
 IST_DEVICE_FN void ist_ep_send_all(ist_coop *coop, const ist_ep_dispatch_args *args,
                                    const ist_ep_op_view *op)
 {
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
     ist_ep_parcel *parcels = ist_ep_parcels_of(coop);
     uint32_t count = 0;
     IST_ROLLED
     for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
-        if (count != 0) {
+        if (!op->few && count != 0) {
             ist_coop_sync(coop); /* lanes still look at the marks and parcels of the last turn */
         }
         count = ist_ep_served(op, first);
@@ -230,14 +230,15 @@ IST_DEVICE_FN void ist_ep_send_all(ist_coop *coop, const ist_ep_dispatch_args *a
             ist_ep_fill_parcel(coop, op, peer, &parcels[i]);
         }
         IST_ROLLED
-        for (uint32_t i = 0; args->weights != NULL && i < count; ++i) {
+        for (uint32_t i = 0; op->layout == IST_EP_RANK_MAJOR && args->weights != NULL && i < count;
+             ++i) {
             ist_ep_order_weights(coop, args, op, first + i * op->blocks);
         }
         ist_coop_sync(coop);
         IST_ROLLED
         for (uint32_t i = 0; i < count; ++i) {
             uint32_t peer = first + i * op->blocks;
-            if (marks[i] && (!op->network || ist_dev_is_lsa(op->dev, peer))) {
+            if (marks[i] && ist_ep_in_team(op, peer)) {
                 ist_row_copy_list(coop, parcels[i].parts, IST_EP_PARCEL_PARTS);
             } else if (marks[i] && op->network) {
                 ist_ep_send_gin(coop, op, peer, &parcels[i]);
@@ -289,15 +290,15 @@ IST_DEVICE_FN ist_ep_cursor ist_ep_cursor_open(ist_coop *coop, const ist_ep_op_v
 {
     const ist_ep_op_args *args = op->args;
     const ist_ep_geometry *geometry = &args->geometry;
-    uint32_t bytes = 4u * (IST_EP_LOCAL_SCRATCH + geometry->rank_count + 1u);
+    uint32_t bytes = 4u * (IST_EP_LOCAL_SCRATCH + op->room + 1u);
     uint32_t *sums = (uint32_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_SUMS, bytes);
     ist_ep_cursor cursor;
-    cursor.local = args->layout == IST_EP_EXPERT_MAJOR ? ist_ep_count_of(geometry, op->rank) : 0;
+    cursor.local = op->layout == IST_EP_EXPERT_MAJOR ? ist_ep_count_of(geometry, op->rank) : 0;
     cursor.rows = sums + IST_EP_LOCAL_SCRATCH;
     cursor.run = sums;
     cursor.records = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_RECORDS, IST_EP_CHUNK_BYTES);
     cursor.chunk = here ? op->ranks : IST_EP_CHUNK_BYTES / (uint32_t)args->at.meta_bytes;
-    if (args->at.work_bytes != 0) {
+    if (!op->few && args->at.work_bytes != 0) {
         cursor.records = ist_ep_at(op, args->at.work + op->block * args->at.work_bytes);
         cursor.run = (uint32_t *)(void *)(cursor.records + args->at.meta_bytes);
         cursor.chunk = 1;
@@ -413,7 +414,7 @@ IST_DEVICE_FN void ist_ep_sum_rows(ist_coop *coop, const ist_ep_op_view *op,
 /** Phase 4, block 0 by itself. Collective. */
 IST_DEVICE_RARE_FN void ist_ep_decide_apart(ist_coop *coop, ist_ep_op_view op, ist_ep_late late)
 {
-    uint8_t *results = ist_ep_results(coop, op.ranks);
+    uint8_t *results = ist_ep_results(coop, op.room);
     ist_ep_cursor cursor = ist_ep_cursor_open(coop, &op, 0);
     uint32_t outcome = ist_ep_begin_receive(coop, &op, &late, results);
     int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) != 0;
@@ -445,7 +446,7 @@ IST_DEVICE_FN ist_ep_decision ist_ep_decide(ist_coop *coop, const ist_ep_op_view
 IST_DEVICE_FN void ist_ep_bases(ist_coop *coop, const ist_ep_op_view *op,
                                 const ist_ep_cursor *cursor, uint32_t first, uint32_t count)
 {
-    const uint64_t *verdict = ist_ep_verdict_of(coop, op->ranks);
+    const uint64_t *verdict = ist_ep_verdict_of(coop, op->room);
     ist_ep_fetch(coop, op, cursor, ist_ep_kept_meta(op), first, count);
     IST_EACH_LANE (coop, expert, cursor->local) {
         uint32_t run = cursor->run[expert];
@@ -483,8 +484,13 @@ IST_DEVICE_FN const uint8_t *ist_ep_rows_of(ist_coop *coop, const ist_ep_op_view
     if (source == op->rank) {
         return op->args->rows;
     }
-    if (!ist_dev_is_lsa(op->dev, source) || bytes == 0) {
+    if (!ist_ep_in_team(op, source) || bytes == 0) {
         return NULL;
+    }
+    const uint8_t *alike =
+        head->tokens <= op->args->geometry.tokens_max ? ist_ep_rows_alike(op, head, source) : NULL;
+    if (alike != NULL) {
+        return alike;
     }
     const void *end =
         ist_window_peer(coop, op->dev, head->window, head->offset + bytes - 1u, source);
@@ -711,7 +717,13 @@ IST_DEVICE_FN void ist_ep_clear_ids(ist_coop *coop, const ist_ep_dispatch_args *
  *  more, and have sent. */
 IST_DEVICE_FN uint32_t ist_ep_keeping_block(const ist_ep_op_view *op, uint32_t source)
 {
-    return op->blocks - 1u - source % op->blocks;
+    return op->blocks - 1u - (op->few ? source : source % op->blocks);
+}
+
+/** Decided together: which block keeps what concerns all sources: the one before those. */
+IST_DEVICE_FN uint32_t ist_ep_totals_block(const ist_ep_op_view *op)
+{
+    return op->blocks > op->ranks ? op->blocks - 1u - op->ranks : 0;
 }
 
 /** Decided together: keeps this block's share of the records, with their slot bases, for the combine.
@@ -737,8 +749,8 @@ IST_DEVICE_FN void ist_ep_keep_records(ist_coop *coop, const ist_ep_op_view *op,
     IST_ROLLED
     for (uint32_t source = 0; source < op->ranks; ++source) {
         if (ist_ep_keeping_block(op, source) == op->block) {
-            ist_row_copy(coop, ist_ep_kept_meta(op) + source * bytes,
-                         ist_ep_record_of(op, cursor, source), bytes);
+            ist_wire_copy_words(coop, ist_ep_kept_meta(op) + source * bytes,
+                                ist_ep_record_of(op, cursor, source), bytes);
         }
     }
 }
@@ -749,7 +761,7 @@ IST_DEVICE_FN void ist_ep_count(ist_coop *coop, const ist_ep_dispatch_args *args
 {
     if (args->counters != NULL && cursor->local != 0) {
         ist_row_copy(coop, args->counters, cursor->run, 4u * (uint64_t)cursor->local);
-    } else if (args->counters != NULL && args->op.layout == IST_EP_RANK_MAJOR) {
+    } else if (args->counters != NULL && op->layout == IST_EP_RANK_MAJOR) {
         IST_EACH_LANE (coop, source, op->ranks) {
             uint32_t rows = cursor->rows[source + 1u] - cursor->rows[source];
             ist_store_u32(coop, (uint32_t *)&args->counters[source], rows, IST_RELAXED,
@@ -767,6 +779,16 @@ IST_DEVICE_FN void ist_ep_keep_totals(ist_coop *coop, const ist_ep_op_view *op,
                       sizeof(ist_ep_head);
     if (cursor->local != 0) {
         ist_row_copy(coop, record, cursor->run, 4u * (uint64_t)cursor->local);
+    }
+}
+
+/** Rows of lower ranks, by source, for the combine. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_keep_rows(ist_coop *coop, const ist_ep_op_view *op,
+                                    const ist_ep_cursor *cursor)
+{
+    uint32_t *received = (uint32_t *)(void *)(op->args->handle + op->args->in.received);
+    IST_EACH_LANE (coop, source, op->ranks + 1u) {
+        received[source] = cursor->rows[source];
     }
 }
 
@@ -816,22 +838,22 @@ IST_DEVICE_RARE_FN void ist_ep_take_apart(ist_coop *coop, const ist_ep_dispatch_
 typedef struct ist_ep_desk {
     const uint8_t **from; /**< [R] where the rows of a source begin, by token */
     ist_row_part *parts;  /**< [2 * IST_EP_ROWS] */
-    uint8_t *descs;       /**< [IST_EP_ROWS] descriptors */
     ist_ep_rows *rows;    /**< then void *[IST_EP_ROWS][K], i32 [IST_EP_ROWS][K] */
 } ist_ep_desk;
 
-IST_DEVICE_FN ist_ep_desk ist_ep_desk_of(ist_coop *coop, const ist_ep_op_args *args)
+IST_DEVICE_FN ist_ep_desk ist_ep_desk_of(ist_coop *coop, const ist_ep_op_view *op)
 {
-    uint32_t rows_bytes = (uint32_t)sizeof(ist_ep_rows) + IST_EP_ROWS * args->topk * 12u;
+    const ist_ep_op_args *args = op->args;
+    uint32_t topk = op->few ? IST_EP_FEW_TOPK : args->topk; /* that there is room for */
+    uint32_t rows_bytes = (uint32_t)sizeof(ist_ep_rows) + IST_EP_ROWS * topk * 12u;
     uint32_t parts_bytes = 2u * IST_EP_ROWS * (uint32_t)sizeof(ist_row_part);
     uint32_t from_bytes = IST_EP_DECIDED_RANKS_MAX * (uint32_t)sizeof(void *);
     uint8_t *memory = (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_DESCS,
-                                                  IST_EP_ROWS * (uint32_t)args->in.desc_bytes +
+                                                  IST_EP_ROWS * (uint32_t)ist_ep_desc_bytes(topk) +
                                                       parts_bytes + from_bytes);
     ist_ep_desk desk;
     desk.from = (const uint8_t **)(void *)memory;
     desk.parts = (ist_row_part *)(void *)(memory + from_bytes);
-    desk.descs = memory + from_bytes + parts_bytes;
     desk.rows = (ist_ep_rows *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS, rows_bytes);
     return desk;
 }
@@ -885,38 +907,14 @@ IST_DEVICE_FN void ist_ep_survey(ist_coop *coop, const ist_ep_op_view *op,
     ist_coop_sync(coop);
 }
 
-/** Finds rows first, first + blocks, … of all sources together, and their descriptors. Lane-parallel. */
-IST_DEVICE_FN void ist_ep_pick(ist_coop *coop, const ist_ep_op_view *op,
-                               const ist_ep_cursor *cursor, const ist_ep_desk *desk, uint32_t first,
-                               uint32_t count)
-{
-    const ist_ep_op_args *args = op->args;
-    uint64_t bytes = args->in.desc_bytes;
-    const uint8_t *descs = ist_ep_at(op, op->base + args->at.descs + sizeof(ist_ep_stamp));
-    IST_EACH_LANE (coop, i, count) {
-        uint32_t row = first + i * op->blocks;
-        uint32_t source = 0;
-        IST_ROLLED
-        while (cursor->rows[source + 1u] <= row) {
-            ++source;
-        }
-        row -= cursor->rows[source];
-        desk->rows->source[i] = source;
-        desk->rows->row[i] = row;
-        desk->parts[i].dst = desk->descs + i * bytes;
-        desk->parts[i].src = descs + source * args->at.descs_bytes + row * bytes;
-        desk->parts[i].bytes = bytes;
-    }
-}
-
 /** RANK_MAJOR: place of a row, and what of the batch goes to its ids and weights. Lane. */
 IST_DEVICE_FN void *ist_ep_settle_row(const ist_ep_dispatch_args *args, const ist_ep_op_view *op,
-                                      const ist_ep_desk *desk, uint32_t i)
+                                      const ist_ep_desk *desk, uint32_t i, uint32_t source,
+                                      uint32_t nth)
 {
     const ist_ep_op_args *common = &args->op;
     uint64_t bytes = 4u * (uint64_t)common->topk;
-    uint32_t source = desk->rows->source[i];
-    uint64_t row = (uint64_t)source * common->geometry.tokens_max + desk->rows->row[i];
+    uint64_t row = (uint64_t)source * common->geometry.tokens_max + nth;
     void **to = (void **)(desk->rows + 1);
     int32_t *idx = (int32_t *)(void *)(to + IST_EP_ROWS * common->topk);
     ist_row_part *part = &desk->parts[2u * i];
@@ -925,15 +923,29 @@ IST_DEVICE_FN void *ist_ep_settle_row(const ist_ep_dispatch_args *args, const is
     part[0].bytes = bytes;
     part[1].dst = args->out_weights + row * common->topk;
     part[1].src = ist_ep_at(op, op->base + common->at.weights + source * common->at.weights_bytes +
-                                    sizeof(ist_ep_stamp) + desk->rows->row[i] * bytes);
+                                    sizeof(ist_ep_stamp) + nth * bytes);
     part[1].bytes = bytes;
     return args->out + row * common->row_bytes;
 }
 
-/** Computes origins and places of picked rows, a lane an entry; a sync must follow. Lane-parallel. */
-IST_DEVICE_FN void ist_ep_place_picked(ist_coop *coop, const ist_ep_dispatch_args *args,
-                                       const ist_ep_op_view *op, const ist_ep_cursor *cursor,
-                                       const ist_ep_desk *desk, uint32_t count)
+/** Descriptor of a row of a source of the team. */
+IST_DEVICE_FN const uint32_t *ist_ep_desc_of(const ist_ep_op_view *op, uint32_t source,
+                                             uint32_t row)
+{
+    const ist_ep_op_args *args = op->args;
+    return (const uint32_t *)(const void *)ist_ep_at(
+        op, op->base + args->at.descs + source * args->at.descs_bytes + sizeof(ist_ep_stamp) +
+                row * args->in.desc_bytes);
+}
+
+/**
+ * Finds rows first, first + blocks, … of all sources together: where each comes from and goes to. A
+ * lane an entry looks up its row, its token and its place by itself, so that nothing waits for other
+ * lanes; a sync must follow. Lane-parallel.
+ */
+IST_DEVICE_FN void ist_ep_pick(ist_coop *coop, const ist_ep_dispatch_args *args,
+                               const ist_ep_op_view *op, const ist_ep_cursor *cursor,
+                               const ist_ep_desk *desk, uint32_t first, uint32_t count)
 {
     const ist_ep_op_args *common = &args->op;
     uint32_t topk = common->topk;
@@ -944,21 +956,27 @@ IST_DEVICE_FN void ist_ep_place_picked(ist_coop *coop, const ist_ep_dispatch_arg
     IST_EACH_LANE (coop, n, count * topk) {
         uint32_t i = ist_ep_over_topk(common, n);
         uint32_t k = n - i * topk;
-        uint32_t source = desk->rows->source[i];
-        const uint32_t *desc =
-            (const uint32_t *)(const void *)(desk->descs + i * common->in.desc_bytes);
+        uint32_t row = first + i * op->blocks;
+        uint32_t source = 0;
+        IST_ROLLED
+        while (cursor->rows[source + 1u] <= row) {
+            ++source;
+        }
+        row -= cursor->rows[source];
         const ist_ep_head *head = ist_ep_record_of(op, cursor, source);
-        uint32_t entry = desc[1u + k];
-        if (common->layout == IST_EP_EXPERT_MAJOR) {
+        const uint32_t *desc = ist_ep_desc_of(op, source, row);
+        uint32_t token = ist_load_u32(coop, desc, IST_RELAXED, IST_SCOPE_DEVICE);
+        uint32_t entry = ist_load_u32(coop, desc + 1u + k, IST_RELAXED, IST_SCOPE_DEVICE);
+        if (op->layout == IST_EP_EXPERT_MAJOR) {
             to[n] = ist_ep_place_by_expert(args, head, entry, cursor->local);
         } else {
             idx[n] = entry == IST_EP_ELSEWHERE ? -1 : (int32_t)((entry >> 16) + shift);
-            to[n] = k == 0 ? ist_ep_settle_row(args, op, desk, i) : NULL;
+            to[n] = k == 0 ? ist_ep_settle_row(args, op, desk, i, source, row) : NULL;
         }
         if (k == 0) {
             const uint8_t *from = desk->from[source];
-            int here = from != NULL && desc[0] < head->tokens;
-            desk->rows->from[i] = here ? from + (uint64_t)desc[0] * common->row_bytes : NULL;
+            int here = from != NULL && token < head->tokens;
+            desk->rows->from[i] = here ? from + (uint64_t)token * common->row_bytes : NULL;
             desk->rows->places[i] = here ? topk : 0;
             desk->rows->bad[i] = !here;
             if (!here) {
@@ -997,18 +1015,14 @@ IST_DEVICE_FN int ist_ep_take_picked(ist_coop *coop, const ist_ep_dispatch_args 
                                      ist_ep_decision *decision)
 {
     int bad = 0;
-    ist_ep_pick(coop, op, cursor, desk, first, count);
-    ist_coop_sync(coop);
-    ist_row_copy_list(coop, desk->parts, count);
-    ist_coop_sync(coop);
-    ist_ep_place_picked(coop, args, op, cursor, desk, count);
+    ist_ep_pick(coop, args, op, cursor, desk, first, count);
     ist_ep_note_found(coop, op, decision);
     ist_coop_sync(coop);
     if (!ist_ep_is_confirmed(coop, op, decision)) {
         return 0;
     }
     ist_ep_move(coop, &args->op, desk->rows, count);
-    if (args->op.layout == IST_EP_RANK_MAJOR) {
+    if (op->layout == IST_EP_RANK_MAJOR) {
         ist_row_copy_list(coop, desk->parts, 2u * count);
     }
     IST_ROLLED
@@ -1029,10 +1043,10 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
                                    const ist_ep_op_view *op, ist_ep_decision *decision)
 {
     ist_ep_cursor cursor = ist_ep_cursor_open(coop, op, 1);
-    ist_ep_desk desk = ist_ep_desk_of(coop, &args->op);
-    uint8_t *results = ist_ep_results(coop, op->ranks);
+    ist_ep_desk desk = ist_ep_desk_of(coop, op);
+    uint8_t *results = ist_ep_results(coop, op->room);
     int keeps = op->blocks - 1u - op->block < op->ranks;
-    int totals = op->block == 0;
+    int totals = op->block == ist_ep_totals_block(op);
     ist_ep_survey(coop, op, &cursor, &desk, results);
     uint32_t total = cursor.rows[op->ranks];
     for (uint32_t row = op->block; row < total;) {
@@ -1055,12 +1069,11 @@ IST_DEVICE_FN int ist_ep_take_here(ist_coop *coop, const ist_ep_dispatch_args *a
         ist_ep_keep_records(coop, op, &cursor, results);
     }
     if (totals) {
-        ist_row_copy(coop, args->op.handle + args->op.in.received, cursor.rows,
-                     4u * (op->ranks + 1u));
+        ist_ep_keep_rows(coop, op, &cursor);
         ist_ep_keep_totals(coop, op, &cursor);
         ist_ep_count(coop, args, op, &cursor);
     }
-    if (args->op.layout == IST_EP_RANK_MAJOR) {
+    if (op->layout == IST_EP_RANK_MAJOR) {
         ist_ep_clear_ids(coop, args, op, cursor.rows);
     }
     return 1;
@@ -1116,9 +1129,9 @@ IST_DEVICE_RARE_FN void ist_ep_keep_late(ist_coop *coop, const ist_ep_dispatch_a
 IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, const uint8_t *results)
 {
     const ist_ep_op_args *args = op->args;
-    const uint64_t *whole = ist_ep_whole_of(coop, op->ranks);
+    const uint64_t *whole = ist_ep_whole_of(coop, op->room);
     /* Not over `results`: a slower lane may still read there who is missing. */
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->dev), op->dev);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
     uint64_t *acked = (uint64_t *)(void *)(args->handle + args->in.acked);
     uint64_t *from = (uint64_t *)(void *)(args->handle + args->in.received_from);
     IST_EACH_LANE (coop, peer, op->ranks) {
@@ -1139,7 +1152,7 @@ IST_DEVICE_FN void ist_ep_dispatch_conclude(ist_coop *coop, const ist_ep_dispatc
                                             const ist_ep_op_view *op,
                                             const ist_ep_decision *decision, uint32_t outcome)
 {
-    uint8_t *results = ist_ep_results(coop, op->ranks);
+    uint8_t *results = ist_ep_results(coop, op->room);
     if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
         outcome |= ist_ep_close_books(coop, op, decision, results);
         if (!decision->here) {
@@ -1184,24 +1197,42 @@ IST_DEVICE_FN ist_ep_decision ist_ep_dispatch_receive(ist_coop *coop,
     return decision;
 }
 
-IST_KERNEL(ep_dispatch, ist_ep_dispatch_args)
+/** All phases. `text` is a constant. Collective. */
+IST_DEVICE_FN void ist_ep_dispatch_run(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                       ist_ep_text text)
 {
     ist_ep_op_view op;
     ist_ep_decision decision = {0, 0, 0, 0, 0, 0};
-    ist_ep_enter(coop, &args->op, &op);
+    ist_ep_enter(coop, &args->op, text, &op);
     uint32_t outcome = op.valid ? IST_WIRE_DONE : IST_EP_FOREIGN;
-    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_SEND)) {
+    if (outcome == IST_WIRE_DONE && (op.halves & IST_EP_SEND)) {
         outcome = ist_ep_dispatch_send(coop, args, &op);
     }
     ist_ep_announce(coop, &op);
-    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_RECEIVE)) {
+    ist_ep_find_alike(coop, &op);
+    if (outcome == IST_WIRE_DONE && (op.halves & IST_EP_RECEIVE)) {
         decision = ist_ep_dispatch_receive(coop, args, &op);
         outcome = decision.outcome;
     }
     if (ist_ep_is_last(coop, &op)) {
-        if (args->op.halves & IST_EP_RECEIVE) {
+        if (op.halves & IST_EP_RECEIVE) {
             ist_ep_dispatch_conclude(coop, args, &op, &decision, outcome);
         }
         ist_ep_advance(coop, &op, &decision, outcome);
     }
+}
+
+IST_KERNEL(ep_dispatch, ist_ep_dispatch_args)
+{
+    ist_ep_dispatch_run(coop, args, IST_EP_TEXT_ANY);
+}
+
+IST_KERNEL(ep_dispatch_by_expert, ist_ep_dispatch_args)
+{
+    ist_ep_dispatch_run(coop, args, IST_EP_TEXT_BY_EXPERT);
+}
+
+IST_KERNEL(ep_dispatch_by_rank, ist_ep_dispatch_args)
+{
+    ist_ep_dispatch_run(coop, args, IST_EP_TEXT_BY_RANK);
 }

@@ -115,15 +115,16 @@ IST_DEVICE_FN uint8_t *ist_ep_desk_descs(const ist_ep_sum_desk *desk)
 
 IST_DEVICE_FN uint8_t *ist_ep_desk_homes(const ist_ep_op_view *op, const ist_ep_sum_desk *desk)
 {
-    return (uint8_t *)(desk->peers + op->ranks + 1u);
+    return (uint8_t *)(desk->peers + op->room + 1u);
 }
 
 /** This block's scratch. Collective. */
 IST_DEVICE_FN ist_ep_sum_desk ist_ep_sum_desk_of(ist_coop *coop, const ist_ep_op_view *op)
 {
     const ist_ep_layout_map *at = &op->args->at;
-    uint32_t descs = IST_EP_SUM_ROWS * (uint32_t)op->args->in.desc_bytes;
-    uint32_t peers = (op->ranks + 1u) * (uint32_t)sizeof(ist_ep_sum_peer) + op->ranks;
+    uint32_t topk = op->few ? IST_EP_FEW_TOPK : op->args->topk; /* that there is room for */
+    uint32_t descs = IST_EP_SUM_ROWS * (uint32_t)ist_ep_desc_bytes(topk);
+    uint32_t peers = (op->room + 1u) * (uint32_t)sizeof(ist_ep_sum_peer) + op->room;
     uint64_t turns = ist_load_u64(coop, &op->state->turns, IST_RELAXED, IST_SCOPE_DEVICE);
     ist_ep_sum_desk desk;
     desk.rows = (ist_ep_sum_rows *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS,
@@ -166,7 +167,7 @@ IST_DEVICE_FN uint64_t *ist_ep_asked_at(ist_coop *coop, const ist_ep_op_view *op
     const ist_ep_layout_map *at = &op->args->at;
     uint64_t offset = op->base + at->asked + home * at->asked_bytes;
     offset += 16u * ((uint64_t)row * op->args->topk + k);
-    return (uint64_t *)(void *)((uint8_t *)ist_window_peer(coop, op->dev, 0, 0, peer) + offset);
+    return (uint64_t *)(void *)(ist_ep_at_peer(coop, op, 0, peer) + offset);
 }
 
 /** The number of the operation that the words carry. */
@@ -232,7 +233,7 @@ IST_DEVICE_FN void ist_ep_fill_request(ist_coop *coop, const ist_ep_op_view *op,
     const ist_ep_layout_map *at = &args->at;
     const uint32_t *offsets = (const uint32_t *)(const void *)(args->handle + args->in.send_offset);
     uint32_t rows = offsets[peer + 1u] - offsets[peer];
-    uint8_t *there = (uint8_t *)ist_window_peer(coop, op->dev, 0, op->base, peer);
+    uint8_t *there = ist_ep_at_peer(coop, op, op->base, peer);
     ist_row_part *part = parcel->parts;
     ist_ep_fill_head(op, 0, rows, &parcel->head);
     parcel->head.window = 0;
@@ -253,14 +254,13 @@ IST_DEVICE_FN void ist_ep_fill_request(ist_coop *coop, const ist_ep_op_view *op,
 IST_DEVICE_FN void ist_ep_request_all(ist_coop *coop, const ist_ep_combine_args *args,
                                       const ist_ep_op_view *op, const ist_ep_sum_desk *desk)
 {
-    const ist_dev_comm *dev = op->dev;
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, dev), dev);
+    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
     ist_ep_parcel *parcels = (ist_ep_parcel *)(void *)desk->rows; /* nothing lies there yet */
     ist_wire_channel report = ist_ep_flag_of(op, IST_EP_ACK);
     uint32_t count = 0;
     IST_ROLLED
     for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
-        if (count != 0) {
+        if (!op->few && count != 0) {
             ist_coop_sync(coop); /* lanes still look at the marks and parcels of the last turn */
         }
         count = ist_ep_served(op, first);
@@ -268,7 +268,7 @@ IST_DEVICE_FN void ist_ep_request_all(ist_coop *coop, const ist_ep_combine_args 
             uint32_t peer = first + i * op->blocks;
             marks[i] = ist_ep_sends_to(coop, op, peer);
             ist_ep_fill_request(coop, op, args->weights, peer, &parcels[i]);
-            ist_store_u64(coop, ist_wire_word(coop, dev, report.words, peer),
+            ist_store_u64(coop, ist_wire_at(op->window, report.words, peer),
                           op->tag - IST_EP_SHARES, IST_RELAXED, IST_SCOPE_SYSTEM);
         }
         ist_coop_sync(coop);
@@ -314,8 +314,7 @@ IST_DEVICE_FN void *ist_ep_inbox_at(ist_coop *coop, const ist_ep_op_view *op,
                                     const ist_ep_sum_desk *desk, uint32_t home, uint32_t row)
 {
     uint64_t mine = desk->inbox + op->rank * op->args->at.partial_bytes;
-    return (uint8_t *)ist_window_peer(coop, op->dev, 0, mine, home) +
-           (uint64_t)row * op->args->row_bytes;
+    return ist_ep_at_peer(coop, op, mine, home) + (uint64_t)row * op->args->row_bytes;
 }
 
 /** Finds places and descriptors of rows index, index + blocks, … Lane-parallel. */
@@ -493,7 +492,8 @@ IST_DEVICE_FN int ist_ep_push_asked(ist_coop *coop, const ist_ep_combine_args *a
         return 0;
     }
     ist_ep_find_asked(coop, args, op, desk, first);
-    uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, op->dev));
+    uint64_t start = ist_clock_ns(coop);
+    ist_coop_sync(coop); /* lanes wait for words that others have found */
     if (ist_coop_wait_tagged(coop, op->dev, desk->words->from, desk->words->data,
                              2u * count * op->args->topk, (uint32_t)op->tag,
                              start + op->args->deadline_ns / IST_WIRE_SLICES,
@@ -612,7 +612,7 @@ IST_DEVICE_RARE_FN uint32_t ist_ep_settle(ist_coop *coop, ist_ep_op_view op, ist
  *  Collective. */
 IST_DEVICE_FN uint32_t ist_ep_settled(ist_coop *coop, const ist_ep_op_view *op)
 {
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, op->dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op->room);
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         head->now = ist_load_u64(coop, &op->state->settled, IST_ACQUIRE, IST_SCOPE_DEVICE);
@@ -635,7 +635,7 @@ IST_DEVICE_RARE_FN uint32_t ist_ep_await_settled(ist_coop *coop, ist_ep_op_view 
     uint32_t outcome = IST_WIRE_MORE;
     IST_ROLLED
     for (uint32_t slice = 1; outcome == IST_WIRE_MORE; ++slice) {
-        uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, op.dev));
+        uint64_t start = ist_wire_now(coop, ist_wire_scratch_of(coop, op.room));
         outcome = ist_ep_settled(coop, &op);
         uint32_t missing =
             ist_ep_await_slice(coop, &op, IST_EP_READY, start, ist_ep_desk_homes(&op, &desk));
@@ -665,7 +665,7 @@ IST_DEVICE_FN uint32_t ist_ep_await_homes(ist_coop *coop, const ist_ep_op_view *
 {
     ist_ep_late late;
     uint32_t outcome = IST_WIRE_DONE;
-    late.start = ist_wire_now(coop, ist_wire_scratch_of(coop, op->dev));
+    late.start = ist_clock_ns(coop);
     late.waited =
         ist_ep_await_slice(coop, op, IST_EP_READY, late.start, ist_ep_desk_homes(op, desk)) != 0;
     late.alone = op->block == 0;
@@ -692,7 +692,8 @@ IST_DEVICE_FN void ist_ep_report(ist_coop *coop, const ist_ep_op_view *op,
         /* Refused is also whose rows this rank has never had: it knows, and gets its report. */
         if (ist_ep_desk_homes(op, desk)[home] == IST_WAIT_DONE &&
             (!desk->peers[home].refused || !ist_ep_is_in(from, home))) {
-            (void)ist_fetch_add_u64(coop, ist_wire_word_at(coop, op->dev, report.words, home),
+            uint64_t mine = report.words + 8u * (uint64_t)op->rank;
+            (void)ist_fetch_add_u64(coop, (uint64_t *)(void *)ist_ep_at_peer(coop, op, mine, home),
                                     share, IST_RELEASE, IST_SCOPE_SYSTEM);
         }
     }
@@ -715,7 +716,7 @@ IST_DEVICE_FN void ist_ep_glance_reports(ist_coop *coop, const ist_ep_op_view *o
 IST_DEVICE_RARE_FN void ist_ep_reports_decide_apart(ist_coop *coop, ist_ep_op_view op,
                                                     ist_ep_late late, uint32_t outcome)
 {
-    uint8_t *results = ist_ep_results(coop, op.ranks);
+    uint8_t *results = ist_ep_results(coop, op.room);
     uint32_t failed = outcome & (IST_WIRE_LOST | IST_EP_MIXED);
     if (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) {
         ist_coop_sync(coop); /* nothing counts */
@@ -752,7 +753,7 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_reports_adopt(ist_coop *coop, ist_ep_o
                                                         uint32_t alone)
 {
     const uint64_t *verdict = (const uint64_t *)(const void *)ist_ep_at(&op, op.args->at.verdict);
-    uint8_t *results = ist_ep_results(coop, op.ranks);
+    uint8_t *results = ist_ep_results(coop, op.room);
     ist_ep_decision decision;
     uint64_t word = alone ? ist_ep_word_apart(&op) : ist_ep_await_decision(coop, op);
     if (word != 0 && (word & IST_EP_DECIDED_APART) == 0 &&
@@ -780,7 +781,7 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_reports_adopt(ist_coop *coop, ist_ep_o
 IST_DEVICE_FN ist_ep_decision ist_ep_reports_decide(ist_coop *coop, const ist_ep_op_view *op,
                                                     uint32_t outcome)
 {
-    uint8_t *results = ist_ep_results(coop, op->ranks);
+    uint8_t *results = ist_ep_results(coop, op->room);
     uint64_t claim = ist_ep_decision_number(op) | IST_EP_DECIDED_APART;
     int may = ist_ep_may_decide_together(op);
     ist_ep_late late;
@@ -791,7 +792,7 @@ IST_DEVICE_FN ist_ep_decision ist_ep_reports_decide(ist_coop *coop, const ist_ep
     decision.here = 1;
     decision.pending = op->blocks > 1u;
     decision.reserved = 0;
-    late.start = ist_wire_now(coop, ist_wire_scratch_of(coop, op->dev));
+    late.start = ist_clock_ns(coop);
     late.waited = 0;
     late.alone = op->block == 0;
     if (may && outcome == IST_WIRE_DONE) {
@@ -852,7 +853,7 @@ IST_DEVICE_FN void ist_ep_find_sums(ist_coop *coop, const ist_ep_combine_args *a
 IST_DEVICE_FN void ist_ep_strike_sums(ist_coop *coop, const ist_ep_op_view *op,
                                       const ist_ep_sum_desk *desk, uint32_t count)
 {
-    const uint8_t *results = ist_ep_results(coop, op->ranks);
+    const uint8_t *results = ist_ep_results(coop, op->room);
     IST_EACH_LANE (coop, n, count * op->args->topk) {
         uint32_t rank = desk->tokens->rank[n];
         if (rank < op->ranks && (results[rank] != IST_WAIT_DONE || !desk->peers[rank].acked)) {
@@ -952,7 +953,7 @@ IST_DEVICE_FN void ist_ep_glance_notices(ist_coop *coop, const ist_ep_op_view *o
  *  outcome. Collective. */
 IST_DEVICE_RARE_FN uint32_t ist_ep_reduced_missing(ist_coop *coop, ist_ep_op_view op)
 {
-    uint8_t *results = ist_ep_results(coop, op.ranks);
+    uint8_t *results = ist_ep_results(coop, op.room);
     uint32_t outcome = ist_ep_settled(coop, &op);
     outcome = outcome == IST_WIRE_MORE ? (uint32_t)IST_WIRE_DONE : outcome;
     ist_ep_notify_silent(coop, op, results);
@@ -963,8 +964,8 @@ IST_DEVICE_RARE_FN uint32_t ist_ep_reduced_missing(ist_coop *coop, ist_ep_op_vie
 IST_DEVICE_FN void ist_ep_reduced_conclude(ist_coop *coop, const ist_ep_op_view *op,
                                            const ist_ep_sum_desk *desk, uint32_t outcome)
 {
-    const uint8_t *results = ist_ep_results(coop, op->ranks);
-    uint64_t *whole = ist_ep_whole_of(coop, op->ranks);
+    const uint8_t *results = ist_ep_results(coop, op->room);
+    uint64_t *whole = ist_ep_whole_of(coop, op->room);
     int missing = outcome != IST_WIRE_DONE;
     if ((outcome & (IST_WIRE_ABORTED | IST_EP_FOREIGN)) == 0) {
         uint64_t word = 0;
@@ -1027,11 +1028,13 @@ IST_DEVICE_FN void ist_ep_take_turns(ist_coop *coop, const ist_ep_op_view *op)
     }
 }
 
-IST_KERNEL(ep_combine_reduced, ist_ep_combine_args)
+/** All phases. `text` is a constant. Collective. */
+IST_DEVICE_FN void ist_ep_reduced_run(ist_coop *coop, const ist_ep_combine_args *args,
+                                      ist_ep_text text)
 {
     ist_ep_op_view op;
     ist_ep_decision decision = {0, 0, 0, 0, 0, 0};
-    ist_ep_enter(coop, &args->op, &op);
+    ist_ep_enter(coop, &args->op, text, &op);
     op.stages = 0;
     ist_ep_sum_desk desk = ist_ep_sum_desk_of(coop, &op);
     uint32_t outcome = op.valid ? IST_WIRE_DONE : IST_EP_FOREIGN;
@@ -1039,22 +1042,32 @@ IST_KERNEL(ep_combine_reduced, ist_ep_combine_args)
         ist_ep_sum_desk_fill(coop, &op, &desk);
         ist_coop_sync(coop);
     }
-    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_SEND)) {
+    if (outcome == IST_WIRE_DONE && (op.halves & IST_EP_SEND)) {
         ist_point(coop, "ep.reduced.begin");
         ist_ep_ask(coop, args, &op, &desk);
         ist_ep_request_all(coop, args, &op, &desk);
         ist_point(coop, "ep.reduced.sent");
     }
     ist_ep_announce(coop, &op);
-    if (outcome == IST_WIRE_DONE && (args->op.halves & IST_EP_RECEIVE)) {
+    if (outcome == IST_WIRE_DONE && (op.halves & IST_EP_RECEIVE)) {
         decision = ist_ep_reduced_receive(coop, args, &op, &desk);
         outcome = decision.outcome;
     }
     if (ist_ep_is_last(coop, &op)) {
-        if (args->op.halves & IST_EP_RECEIVE) {
+        if (op.halves & IST_EP_RECEIVE) {
             ist_ep_reduced_conclude(coop, &op, &desk, outcome);
             ist_ep_take_turns(coop, &op);
         }
         ist_ep_advance(coop, &op, &decision, outcome);
     }
+}
+
+IST_KERNEL(ep_combine_reduced, ist_ep_combine_args)
+{
+    ist_ep_reduced_run(coop, args, IST_EP_TEXT_ANY);
+}
+
+IST_KERNEL(ep_combine_reduced_by_expert, ist_ep_combine_args)
+{
+    ist_ep_reduced_run(coop, args, IST_EP_TEXT_BY_EXPERT);
 }

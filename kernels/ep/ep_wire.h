@@ -50,7 +50,17 @@ typedef struct ist_ep_op_view {
     uint32_t stages;  /**< 1: this launch stages rows */
     uint32_t valid;   /**< 1: the handle's memory is what the call took it for */
     uint32_t out;     /**< 1: others have given this rank up when the kernel began */
-    uint64_t active;  /**< word 0 of the mask when the kernel began: of at most 64 ranks, all; lanes
+    uint8_t *common;  /**< window 0 of the communicator's service */
+    uint8_t **peers;  /**< scratch [ranks], few: window 0 of each rank */
+    uint8_t **alike;  /**< scratch [ranks], few: see ist_ep_rows_alike() */
+    ist_dev_mask *mask;
+    int32_t routed; /**< of the handle: ist_status of its routing */
+    uint32_t reserved;
+    uint32_t few;    /**< a constant of the text: 1 in the shorter ones, see ist_ep_text */
+    uint32_t layout; /**< ist_ep_layout, and */
+    uint32_t halves; /**< ist_ep_half: constants of the shorter texts */
+    uint32_t room;   /**< ranks that scratch has room for */
+    uint64_t active; /**< word 0 of the mask when the kernel began: of at most 64 ranks, all; lanes
                            and blocks may have seen different ones */
 } ist_ep_op_view;
 
@@ -75,7 +85,10 @@ IST_DEVICE_FN uint8_t *ist_ep_at(const ist_ep_op_view *op, uint64_t offset)
 /** The communicator's common words. */
 IST_DEVICE_FN ist_wire ist_ep_wire_of(const ist_ep_op_view *op)
 {
-    return ist_mask_wire_of(op->dev, op->args->service);
+    ist_wire wire =
+        ist_mask_wire_of(op->dev, op->args->service, op->window, op->common, op->ranks, op->rank);
+    wire.room = op->room;
+    return wire;
 }
 
 IST_DEVICE_FN ist_ep_handle_head *ist_ep_handle_of(const ist_ep_op_args *args)
@@ -132,10 +145,11 @@ IST_DEVICE_FN uint8_t *ist_ep_results(ist_coop *coop, uint32_t ranks)
     return (uint8_t *)ist_coop_scratch(coop, IST_EP_SCRATCH_RESULTS, ranks);
 }
 
-/** Scratch of the state, then of the verdict. */
+/** Scratch of the state, then of the verdict, then of the windows of few peers. */
 IST_DEVICE_FN ist_ep_state_head *ist_ep_scratch_head(ist_coop *coop, uint32_t ranks)
 {
-    uint32_t bytes = (uint32_t)sizeof(ist_ep_state_head) + 16u * ist_ep_word_count(ranks);
+    uint32_t bytes = (uint32_t)sizeof(ist_ep_state_head) + 16u * ist_ep_word_count(ranks) +
+                     2u * (uint32_t)sizeof(void *) * IST_EP_FEW_RANKS;
     return (ist_ep_state_head *)ist_coop_scratch(coop, IST_EP_SCRATCH_VERDICT, bytes);
 }
 
@@ -149,6 +163,26 @@ IST_DEVICE_FN uint64_t *ist_ep_verdict_of(ist_coop *coop, uint32_t ranks)
 IST_DEVICE_FN uint64_t *ist_ep_whole_of(ist_coop *coop, uint32_t ranks)
 {
     return ist_ep_verdict_of(coop, ranks) + ist_ep_word_count(ranks);
+}
+
+/** Window 0 of each rank, in the texts for few. */
+IST_DEVICE_FN uint8_t **ist_ep_peers_of(ist_coop *coop, uint32_t room)
+{
+    return (uint8_t **)(ist_ep_verdict_of(coop, room) + 2u * ist_ep_word_count(room));
+}
+
+/** Address in the window 0 of a team member. Lane. */
+IST_DEVICE_FN uint8_t *ist_ep_at_peer(ist_coop *coop, const ist_ep_op_view *op, uint64_t offset,
+                                      uint32_t peer)
+{
+    return op->few ? op->peers[peer] + offset
+                   : (uint8_t *)ist_window_peer(coop, op->dev, 0, offset, peer);
+}
+
+/** Whether a rank shares memory with this one. Lane. */
+IST_DEVICE_FN int ist_ep_in_team(const ist_ep_op_view *op, uint32_t peer)
+{
+    return op->few || !op->network || ist_dev_is_lsa(op->dev, peer);
 }
 
 IST_DEVICE_FN int ist_ep_is_in(const uint64_t *words, uint32_t rank)
@@ -182,7 +216,7 @@ IST_DEVICE_FN uint32_t ist_ep_free_slot(uint64_t busy, uint32_t slots)
 IST_DEVICE_FN void ist_ep_number(ist_ep_op_view *op)
 {
     const ist_ep_handle_head *head = ist_ep_handle_of(op->args);
-    if (op->args->halves & IST_EP_SEND) {
+    if (op->halves & IST_EP_SEND) {
         op->tag = op->generation << IST_WIRE_EPOCH_BITS |
                   ((op->before->epoch + 1u) & IST_WIRE_EPOCH_MASK);
         op->slot = ist_ep_free_slot(op->before->busy, op->args->geometry.slot_count);
@@ -197,8 +231,11 @@ IST_DEVICE_FN void ist_ep_number(ist_ep_op_view *op)
 /** Whether this launch has rows to stage: plain ones for the team, any for the network. */
 IST_DEVICE_FN uint32_t ist_ep_stages(const ist_ep_op_view *op)
 {
+    if (op->few) {
+        return 0;
+    }
     int for_team = op->args->rows_window == 0 && op->args->geometry.lsa_size > 1u;
-    return (op->args->halves & IST_EP_SEND) && (for_team || op->network);
+    return (op->halves & IST_EP_SEND) && (for_team || op->network);
 }
 
 /**
@@ -207,36 +244,102 @@ IST_DEVICE_FN uint32_t ist_ep_stages(const ist_ep_op_view *op)
  */
 IST_DEVICE_FN void ist_ep_announce(ist_coop *coop, const ist_ep_op_view *op)
 {
-    if (op->block != 0 || !ist_coop_elect(coop)) {
-        return;
+    ist_wire wire = ist_ep_wire_of(op);
+    uint64_t *launches = ist_wire_at(wire.common, wire.launches, 0);
+    IST_EACH_LANE_BACK(coop, once, op->block == 0 ? 1u : 0u)
+    {
+        if (op->halves & IST_EP_SEND) {
+            ist_store_u64(coop, &op->args->record->started, op->tag, IST_RELAXED, IST_SCOPE_SYSTEM);
+        }
+        if (op->halves & IST_EP_RECEIVE) {
+            uint64_t before = ist_fetch_add_u64(coop, launches, 1, IST_RELAXED, IST_SCOPE_DEVICE);
+            ist_store_u64(coop, &op->state->position, (before + 1u) << IST_WIRE_STEP_BITS,
+                          IST_RELAXED, IST_SCOPE_DEVICE);
+        }
     }
-    if (op->args->halves & IST_EP_SEND) {
-        ist_store_u64(coop, &op->args->record->started, op->tag, IST_RELAXED, IST_SCOPE_SYSTEM);
+}
+
+/** Rows that lie at the input's offset of every rank, at most; 0: not in a window. */
+IST_DEVICE_FN uint64_t ist_ep_rows_max(const ist_ep_op_args *args, uint32_t layout)
+{
+    uint64_t tokens = args->geometry.tokens_max;
+    uint64_t slots = args->geometry.rank_count * tokens;
+    if (args->rows_window == 0) {
+        return 0;
     }
-    if (op->args->halves & IST_EP_RECEIVE) {
-        ist_wire wire = ist_ep_wire_of(op);
-        uint64_t *launches = (uint64_t *)ist_window_local(coop, wire.service, 0, wire.launches);
-        uint64_t before = ist_fetch_add_u64(coop, launches, 1, IST_RELAXED, IST_SCOPE_DEVICE);
-        ist_store_u64(coop, &op->state->position, (before + 1u) << IST_WIRE_STEP_BITS, IST_RELAXED,
-                      IST_SCOPE_DEVICE);
+    return args->operation == IST_EP_OP_DISPATCH ? tokens
+           : layout == IST_EP_RANK_MAJOR         ? slots
+                                                 : ist_ep_local_max(&args->geometry) * slots;
+}
+
+/**
+ * Where the rows of a rank begin whose head says what this rank's would: window and offset are the
+ * same, as they are in a program that treats all ranks alike. NULL: nothing is known, look it up. Lane.
+ */
+IST_DEVICE_FN const uint8_t *ist_ep_rows_alike(const ist_ep_op_view *op, const ist_ep_head *head,
+                                               uint32_t peer)
+{
+    const ist_ep_op_args *args = op->args;
+    if (!op->few || head->window != args->rows_window || head->offset != args->rows_offset ||
+        op->alike[peer] == NULL) {
+        return NULL;
+    }
+    return op->alike[peer] + 1 - ist_ep_rows_max(args, op->layout) * args->row_bytes;
+}
+
+/** Looks up what ist_ep_rows_alike() tells, while the flags travel: the tables of windows are three
+ *  loads one after the other. A sync must follow. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_find_alike(ist_coop *coop, const ist_ep_op_view *op)
+{
+    const ist_ep_op_args *args = op->args;
+    uint64_t bytes = ist_ep_rows_max(args, op->layout) * args->row_bytes;
+    IST_EACH_LANE_BACK(coop, peer, op->few ? op->ranks : 0u)
+    {
+        op->alike[peer] = bytes == 0
+                              ? NULL
+                              : (uint8_t *)ist_window_peer(coop, op->dev, args->rows_window,
+                                                           args->rows_offset + bytes - 1u, peer);
     }
 }
 
 /** Begins a kernel. What it loads first, everything waits for: no load here waits for more than one
  *  other. Collective. */
-IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_ep_op_view *op)
+IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_ep_text text,
+                                ist_ep_op_view *op)
 {
-    ist_ep_state_head *before = ist_ep_scratch_head(coop, args->geometry.rank_count);
-    uint64_t *out = ist_ep_verdict_of(coop, args->geometry.rank_count); /* not needed yet */
+    op->few = text != IST_EP_TEXT_ANY;
+    op->ranks = args->geometry.rank_count;
+    op->blocks = ist_coop_block_count(coop);
+    op->room = op->few ? IST_EP_FEW_RANKS : op->ranks;
+    op->layout = text == IST_EP_TEXT_BY_EXPERT ? (uint32_t)IST_EP_EXPERT_MAJOR
+                 : text == IST_EP_TEXT_BY_RANK ? (uint32_t)IST_EP_RANK_MAJOR
+                                               : args->layout;
+    op->halves = op->few ? IST_EP_SEND | (uint32_t)IST_EP_RECEIVE : args->halves;
+    if (op->few) {
+        IST_ASSUME(op->ranks != 0 && op->ranks <= IST_EP_FEW_RANKS && op->ranks <= op->blocks);
+        IST_ASSUME(args->row_bytes % 16u == 0);
+        IST_ASSUME(args->topk <= IST_EP_FEW_TOPK);
+    }
+    ist_ep_state_head *before = ist_ep_scratch_head(coop, op->room);
+    uint64_t *out = ist_ep_verdict_of(coop, op->room); /* not needed yet */
     op->args = args;
     op->valid = (uint32_t)ist_ep_handle_valid(args);
+    op->routed = ist_ep_handle_of(args)->route_status;
+    op->mask = ist_dev_mask_of(args->dev);
+    op->reserved = 0;
     op->dev = args->dev;
     op->rank = ist_dev_rank(args->dev);
-    op->ranks = args->geometry.rank_count;
-    op->network = (uint32_t)ist_dev_has_network(args->dev);
+    op->network = op->few ? 0u : (uint32_t)ist_dev_has_network(args->dev);
     op->block = ist_coop_block(coop);
-    op->blocks = ist_coop_block_count(coop);
     op->window = (uint8_t *)ist_window_local(coop, args->dev, 0, 0);
+    op->common = (uint8_t *)ist_window_local(coop, args->service, 0, 0);
+    op->peers = ist_ep_peers_of(coop, op->room);
+    op->alike = op->peers + IST_EP_FEW_RANKS;
+    if (op->few) {
+        IST_EACH_LANE (coop, peer, op->ranks) {
+            op->peers[peer] = (uint8_t *)ist_window_peer(coop, args->dev, 0, 0, peer);
+        }
+    }
     op->state = (ist_ep_state *)(void *)ist_ep_at(op, args->at.state);
     op->before = before;
     op->stages = ist_ep_stages(op);
@@ -246,7 +349,7 @@ IST_DEVICE_FN void ist_ep_enter(ist_coop *coop, const ist_ep_op_args *args, ist_
     if (ist_coop_elect(coop)) { /* kernels of other streams may note it now: one answer */
         evicted = (uint64_t)ist_wire_evicted(coop, op->dev);
     }
-    ist_row_copy(coop, before, op->state, sizeof(*before));
+    ist_wire_copy_words(coop, before, op->state, sizeof(*before));
     if (ist_coop_elect(coop)) {
         *out = evicted;
     }
@@ -263,7 +366,7 @@ IST_DEVICE_FN ist_wait_result ist_ep_await_word(ist_coop *coop, const ist_ep_op_
                                                 const uint64_t *word, uint64_t least,
                                                 ist_scope scope)
 {
-    ist_wire_scratch *head = ist_wire_scratch_of(coop, op->dev);
+    ist_wire_scratch *head = ist_wire_scratch_of(coop, op->room);
     ist_wait_result result;
     do {
         uint64_t deadline = ist_wire_now(coop, head) + op->args->deadline_ns;
@@ -297,7 +400,8 @@ IST_DEVICE_FN ist_wait_result ist_ep_meet_staged(ist_coop *coop, const ist_ep_op
 /** Whether a rank was active when the kernel began, or is, of many. Lane. */
 IST_DEVICE_FN int ist_ep_was_active(ist_coop *coop, const ist_ep_op_view *op, uint32_t peer)
 {
-    return op->ranks <= 64u ? (int)(op->active >> peer & 1u) : ist_mask_active(coop, op->dev, peer);
+    return op->few || op->ranks <= 64u ? (int)(op->active >> peer & 1u)
+                                       : ist_mask_active(coop, op->dev, peer);
 }
 
 /** Whether this rank sends to a destination: it is active, and this rank is not out. Lane. */
@@ -309,6 +413,9 @@ IST_DEVICE_FN uint8_t ist_ep_sends_to(ist_coop *coop, const ist_ep_op_view *op, 
 /** How many of the destinations of this block lie at or after `first`, at most IST_EP_PARCELS. */
 IST_DEVICE_FN uint32_t ist_ep_served(const ist_ep_op_view *op, uint32_t first)
 {
+    if (op->few) { /* as many blocks as ranks */
+        return 1u;
+    }
     uint32_t left = (op->ranks - first + op->blocks - 1u) / op->blocks;
     return left < IST_EP_PARCELS ? left : IST_EP_PARCELS;
 }
@@ -344,6 +451,15 @@ IST_DEVICE_FN void ist_ep_fill_head(const ist_ep_op_view *op, uint64_t stage, ui
     head->reserved2 = 0;
 }
 
+/** Raises this rank's flag at a team member: release of what the coop synced before. Lane. */
+IST_DEVICE_FN void ist_ep_raise_at(ist_coop *coop, const ist_ep_op_view *op,
+                                   ist_wire_channel channel, uint32_t peer)
+{
+    uint64_t offset = channel.words + 8u * (uint64_t)op->rank;
+    ist_store_u64(coop, (uint64_t *)(void *)ist_ep_at_peer(coop, op, offset, peer), op->tag,
+                  IST_RELEASE, IST_SCOPE_SYSTEM);
+}
+
 /** Raises this rank's flag at the marked destinations: their data is released. Collective. */
 IST_DEVICE_FN void ist_ep_raise(ist_coop *coop, const ist_ep_op_view *op, ist_ep_flag flag,
                                 uint32_t first, uint32_t stride, uint32_t count,
@@ -353,10 +469,10 @@ IST_DEVICE_FN void ist_ep_raise(ist_coop *coop, const ist_ep_op_view *op, ist_ep
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, count) {
         uint32_t peer = first + i * stride;
-        if (marks[i] && ist_dev_is_lsa(op->dev, peer)) {
-            ist_wire_raise_lsa(coop, op->dev, channel, op->tag, peer);
-            ist_store_u64(coop, ist_wire_word(coop, op->dev, channel.sent, peer), op->tag,
-                          IST_RELAXED, IST_SCOPE_DEVICE);
+        if (marks[i] && ist_ep_in_team(op, peer)) {
+            ist_ep_raise_at(coop, op, channel, peer);
+            ist_store_u64(coop, ist_wire_at(op->window, channel.sent, peer), op->tag, IST_RELAXED,
+                          IST_SCOPE_DEVICE);
         }
     }
     IST_ROLLED

@@ -18,7 +18,7 @@ IST_KERNEL(mask_agree, ist_mask_agree_args)
     ist_mask_flood flood;
     flood.dev = dev;
     flood.at = ist_mask_layout_of(dev->rank_count);
-    ist_wire wire = ist_mask_wire(dev);
+    ist_wire wire = ist_mask_wire(coop, dev);
     flood.position = ist_wire_enter(coop, &wire);
     flood.deadline_ns = args->deadline_ns;
     flood.operation = IST_DEV_OP_AGREE;

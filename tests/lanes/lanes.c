@@ -375,6 +375,27 @@ void lanes_run(ist_coop *coop, const void *args, void (*body)(ist_coop *coop, co
     block->coop = NULL;
 }
 
+/* Another lane's turn, perhaps. */
+static void lane_yield(lane *self)
+{
+    lane_block *block = self->block;
+    __tsan_switch_to_fiber(outside, LANE_NO_SYNC);
+    lane_transfer back = jump_fcontext(block->turns, NULL);
+    block->turns = back.context;
+    now = self;
+    __tsan_switch_to_fiber(self->fiber, LANE_NO_SYNC);
+}
+
+/* Before lane 0 waits for what other ranks do: on a GPU the other lanes run on meanwhile, and may have
+   to, so that those ranks do it; here a wait holds all of the block. Orders nothing between lanes. */
+static void let_others_come(void)
+{
+    lane *self = now;
+    while (self->block->entered < LANES - 1u) {
+        lane_yield(self);
+    }
+}
+
 /* All lanes meet. */
 void lanes_sync(ist_coop *coop)
 {
@@ -394,11 +415,7 @@ void lanes_sync(ist_coop *coop)
         now = self;
         __tsan_switch_to_fiber(self->fiber, LANE_NO_SYNC);
     }
-    __tsan_switch_to_fiber(outside, LANE_NO_SYNC);
-    lane_transfer back = jump_fcontext(block->turns, NULL);
-    block->turns = back.context;
-    now = self;
-    __tsan_switch_to_fiber(self->fiber, LANE_NO_SYNC);
+    lane_yield(self);
     __tsan_acquire(met);
 }
 
@@ -703,6 +720,7 @@ ist_wait_result lanes_coop_wait_word(ist_coop *coop, const ist_dev_comm *dev, co
 {
     ist_wait_result result = IST_WAIT_DONE;
     if (now->number == 0) {
+        let_others_come();
         LANE_CALL(IST_ACQUIRE,
                   result = ist_coop_wait_word(coop, dev, word, least, deadline_ns, scope));
     }
@@ -740,6 +758,7 @@ uint32_t lanes_wait_peers(ist_coop *coop, const ist_dev_comm *dev, const ist_pee
     LANE_ENTER();
     uint32_t missing = 0;
     if (now->number == 0) {
+        let_others_come();
         writes(results, dev->rank_count);
         LANE_CALL(IST_ACQUIRE, missing = ist_wait_peers(coop, dev, wait, results));
     }

@@ -110,6 +110,13 @@ void lanes_row_reduce_batch(ist_coop *coop, const ist_row_sums *batch);
     (void)(coop);                                                                                  \
     for (uint32_t i = lanes_self(), i##_end_ = (uint32_t)(n); i < i##_end_; i += LANES)
 
+/* Neither the first lane nor the one that is elected begins. */
+#undef IST_EACH_LANE_BACK
+#define IST_EACH_LANE_BACK(coop, i, n)                                                             \
+    (void)(coop);                                                                                  \
+    for (uint32_t i = (2u * LANES - 2u - lanes_self()) % LANES, i##_end_ = (uint32_t)(n);          \
+         i < i##_end_; i += LANES)
+
 #define ist_coop_elect(coop) ((void)(coop), lanes_self() == LANES - 1u)
 #define ist_coop_sync lanes_sync
 #define ist_coop_scratch lanes_scratch

@@ -365,10 +365,18 @@ IST_END_DECLS
 /** Before a loop of few turns: a hint that unrolling it would cost more than it saves. */
 #define IST_ROLLED
 
+/** Says that a condition holds, which the caller has made sure of: text for the other case is left
+ *  out on GPUs. Nothing is evaluated. */
+#define IST_ASSUME(condition) ((void)0)
+
 /** Runs the statement that follows for i = 0 … n-1, spread over the lanes of the coop. */
 #define IST_EACH_LANE(coop, i, n)                                                                  \
     (void)(coop);                                                                                  \
     for (uint32_t i = 0, i##_end_ = (uint32_t)(n); i < i##_end_; ++i)
+
+/** The same from the last lane downwards: what lies next to work of the first lanes, and need not wait
+ *  for it. */
+#define IST_EACH_LANE_BACK(coop, i, n) IST_EACH_LANE (coop, i, n)
 
 IST_BEGIN_DECLS
 

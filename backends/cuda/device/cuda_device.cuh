@@ -113,17 +113,25 @@ IST_DEVICE_FN void ist_cuda_await_predecessor(void)
 /* Not unrolled: few lanes have a second turn, and all would fetch the text of four. */
 #define IST_ROLLED _Pragma("unroll 1")
 
+#define IST_ASSUME(condition) __builtin_assume(condition)
+
 /* n is at most UINT32_MAX - IST_CUDA_THREADS here. */
 #define IST_EACH_LANE(coop, i, n)                                                                  \
     IST_ROLLED                                                                                     \
     for (uint32_t i = (coop)->thread, i##_end_ = (uint32_t)(n); i < i##_end_;                      \
          i += (coop)->thread_count)
 
+/* Another warp than the first: it goes on while the first waits, at a fence say. */
+#define IST_EACH_LANE_BACK(coop, i, n)                                                             \
+    IST_ROLLED                                                                                     \
+    for (uint32_t i = (coop)->thread_count - 1u - (coop)->thread, i##_end_ = (uint32_t)(n);        \
+         i < i##_end_; i += (coop)->thread_count)
+
 IST_DEVICE_FN void ist_cuda_coop_open(ist_coop *coop)
 {
     extern __shared__ __align__(128) unsigned char ist_cuda_dynamic[];
     coop->thread = threadIdx.x;
-    coop->thread_count = blockDim.x;
+    coop->thread_count = IST_CUDA_THREADS; /* which every launch has */
     coop->block = blockIdx.x;
     coop->block_count = gridDim.x;
     coop->scratch = ist_cuda_dynamic;

@@ -13,6 +13,9 @@
 /** 16-byte loads of a thread in flight: 32 KiB a block, whatever its threads. */
 #define IST_CUDA_ROW_DEPTH (2048u / IST_CUDA_THREADS)
 
+/** Up to here, whole words are copied without a call. */
+#define IST_CUDA_SHORT_BYTES 8192u
+
 /** Which lane of how many: what functions get that are not inlined. */
 struct ist_cuda_lanes {
     uint32_t thread;
@@ -119,19 +122,19 @@ IST_DEVICE_FN int ist_cuda_is_bulk(uint64_t alignment_bits, int global, uint64_t
 #endif
 }
 
-/** Whole 8-byte words, at most one a lane. */
-IST_DEVICE_FN int ist_cuda_is_short(const ist_coop *coop, const void *dst, const void *src,
-                                    uint64_t bytes)
+/** Whole 8-byte words, few a lane. */
+IST_DEVICE_FN int ist_cuda_is_short(const void *dst, const void *src, uint64_t bytes)
 {
-    return (((uint64_t)dst | (uint64_t)src | bytes) & 7u) == 0 && bytes <= coop->thread_count * 8u;
+    return (((uint64_t)dst | (uint64_t)src | bytes) & 7u) == 0 && bytes <= IST_CUDA_SHORT_BYTES;
 }
 
 /** Short copies are inlined: a kernel begins and ends with them, and they take less than a call. */
 IST_DEVICE_FN void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
 {
-    if (ist_cuda_is_short(coop, dst, src, bytes)) {
-        if (coop->thread * 8u < (uint32_t)bytes) {
-            ((uint64_t *)dst)[coop->thread] = ((const uint64_t *)src)[coop->thread];
+    if (ist_cuda_is_short(dst, src, bytes)) {
+#pragma unroll 1
+        for (uint32_t i = coop->thread; i < (uint32_t)bytes / 8u; i += coop->thread_count) {
+            ((uint64_t *)dst)[i] = ((const uint64_t *)src)[i];
         }
         return;
     }

@@ -6,11 +6,11 @@
 #ifndef IST_CUDA_WAIT_CUH
 #define IST_CUDA_WAIT_CUH
 
-/** What a peer has reached; acquire at system scope. */
+/** What a peer has reached; acquire at system scope. `lsa`: it is in the load/store team. */
 IST_DEVICE_FN uint64_t ist_cuda_peer_value(ist_coop *coop, const ist_dev_comm *dev,
-                                           const ist_peer_wait *wait, uint32_t peer)
+                                           const ist_peer_wait *wait, uint32_t peer, int lsa)
 {
-    if (ist_dev_is_lsa(dev, peer)) {
+    if (lsa) {
         return ist_load_u64(coop, &wait->words[peer], IST_ACQUIRE, IST_SCOPE_SYSTEM);
     }
     if (!ist_cuda_gin_ready(dev)) {
@@ -22,12 +22,12 @@ IST_DEVICE_FN uint64_t ist_cuda_peer_value(ist_coop *coop, const ist_dev_comm *d
 
 /** What else can end the wait for this peer; read on the same beat as the abort word. */
 IST_DEVICE_FN ist_wait_result ist_cuda_peer_state(ist_coop *coop, const ist_dev_comm *dev,
-                                                  uint32_t peer)
+                                                  uint32_t peer, int lsa)
 {
     if (!ist_mask_active(coop, dev, peer)) {
         return IST_WAIT_MASKED;
     }
-    if (!ist_dev_is_lsa(dev, peer) && ist_gin_peer_error(coop, dev, peer)) {
+    if (!lsa && ist_gin_peer_error(coop, dev, peer)) {
         return IST_WAIT_ERROR;
     }
     return IST_WAIT_DONE;
@@ -44,15 +44,16 @@ IST_DEVICE_FN ist_wait_result ist_cuda_wait_peer(ist_coop *coop, const ist_dev_c
         return IST_WAIT_DONE;
     }
     ist_cuda_watch watch = ist_cuda_watch_open(wait->deadline_ns);
-    ist_wait_result result = ist_cuda_peer_state(coop, dev, peer);
-    uint64_t value = ist_cuda_peer_value(coop, dev, wait, peer);
+    int lsa = ist_dev_is_lsa(dev, peer); /* once: an acquire makes the next look a load from L2 */
+    ist_wait_result result = ist_cuda_peer_state(coop, dev, peer, lsa);
+    uint64_t value = ist_cuda_peer_value(coop, dev, wait, peer, lsa);
     while (result == IST_WAIT_DONE && value != wait->expected) {
         result = ist_cuda_watch_check(coop, dev, &watch);
         if (watch.looked && result != IST_WAIT_ABORTED) {
-            ist_wait_result state = ist_cuda_peer_state(coop, dev, peer);
+            ist_wait_result state = ist_cuda_peer_state(coop, dev, peer, lsa);
             result = state == IST_WAIT_DONE ? result : state;
         }
-        value = ist_cuda_peer_value(coop, dev, wait, peer);
+        value = ist_cuda_peer_value(coop, dev, wait, peer, lsa);
     }
     return result == IST_WAIT_TIMEOUT && value == wait->expected ? IST_WAIT_DONE : result;
 }
@@ -62,11 +63,13 @@ IST_DEVICE_FN uint32_t ist_wait_peers(ist_coop *coop, const ist_dev_comm *dev,
                                       const ist_peer_wait *wait, uint8_t *results)
 {
     uint32_t lost = 0;
+    uint32_t ranks = ist_dev_rank_count(dev);
     ist_cuda_bulk_drain(coop);
-    for (uint32_t first = 0; first < ist_dev_rank_count(dev); first += coop->thread_count) {
+#pragma unroll 1
+    for (uint32_t first = 0; first < ranks; first += coop->thread_count) {
         uint32_t peer = first + coop->thread;
         ist_wait_result result = IST_WAIT_DONE;
-        if (peer < ist_dev_rank_count(dev)) {
+        if (peer < ranks) {
             result = ist_cuda_wait_peer(coop, dev, wait, peer);
             results[peer] = (uint8_t)result;
         }
