@@ -51,9 +51,6 @@
 /** What is copied as few words has at most as many bytes. */
 #define IST_WIRE_WORDS_BYTES 8192u
 
-/** Up to so many ranks, each lane looks after one at most. */
-#define IST_WIRE_FEW 32u
-
 /** Notices are looked at in pieces of this many ranks. */
 #define IST_WIRE_PIECE 512u
 
@@ -407,20 +404,12 @@ IST_DEVICE_RARE_FN void ist_wire_leave(ist_coop *coop, const ist_dev_comm *dev, 
     }
 }
 
-/** Notices of some ranks into scratch; a sync must follow. Few are fetched by the last lanes: the first
- *  may still be at the fence of a flag. Lane-parallel. */
+/** Notices of some ranks into scratch; a sync must follow. As a row: it is read as it is now, behind all rows that
+ *  were read before. A load might return an older word, as no read of a row orders it. Lane-parallel. */
 IST_DEVICE_FN void ist_wire_fetch_notices(ist_coop *coop, const ist_wire *wire, uint64_t *words,
                                           uint32_t first, uint32_t count)
 {
-    const uint64_t *notices = ist_wire_at(wire->common, wire->notices, first);
-    if (wire->ranks > IST_WIRE_FEW) {
-        ist_wire_copy_words(coop, words, notices, count * 8u);
-        return;
-    }
-    IST_EACH_LANE_BACK(coop, i, count)
-    {
-        words[i] = ist_load_u64(coop, notices + i, IST_RELAXED, IST_SCOPE_SYSTEM);
-    }
+    ist_wire_copy_words(coop, words, ist_wire_at(wire->common, wire->notices, first), count * 8u);
 }
 
 /**

@@ -45,3 +45,11 @@ case_is_clean ep-reduced-blocks-lsa '{"ranks":[3,2],"tokens":[5,1],"hidden":[102
 case_is_clean ep-clean-lsa '{"ranks":[4,2],"tokens":[1,1],"hidden":[4,4],"experts":[1,1],"topk":[1,1],"steps":[2,1]}' \
     0000000000000e5b '[{"kind":"kill","rank":3,"at_op":217}]' \
     '"scheduler":"replay","depth":1,"steps":2041,"choices":[[184,4],[197,3],[217,2],[219,3],[274,1],[276,1],[288,1],[882,1],[891,1],[893,2],[912,1],[927,1],[935,2],[984,1],[1166,1],[1360,1],[1372,1],[1383,1],[1393,1],[1401,1],[1589,1],[1602,2],[1605,1],[1610,2],[1627,1],[1629,1],[1637,1],[1644,1],[1646,2]]'
+
+# Notices were read word by word: a load may return an older word, and rows of who had been given up passed for good.
+case_is_clean ep-blocks-lsa '{"ranks":[3,2],"tokens":[5,1],"hidden":[1024,4],"experts":[6,1],"topk":[2,1],"steps":[2,1]}' \
+    000000000000001f '[{"kind":"stall","rank":0,"at_point":"ep.dispatch.decided","nth":2,"duration_ns":5557686}]' \
+    '"scheduler":"pct","depth":3,"steps":1865,"choices":[]'
+case_is_clean ep-clean-lsa '{"ranks":[4,2],"tokens":[4,1],"hidden":[16,4],"experts":[6,1],"topk":[2,1],"steps":[2,1]}' \
+    0000000000000008 '[{"kind":"link_down","rank":2,"peer":1,"at_point":"ep.dispatch.decided","duration_ns":1076803}]' \
+    '"scheduler":"random","depth":0,"steps":0,"choices":[]'

@@ -376,7 +376,7 @@ static ist_status sizes_main(ist_world *world, void *arg)
     EXPECT_EQUAL(world, info.topk_max, usual.topk);
     EXPECT_EQUAL(world, info.staged_count_max, 1);
     EXPECT_EQUAL(world, info.rank_count, usual.rank_count);
-    EXPECT_EQUAL(world, info.deadline_ns, IST_TEST_DEADLINE_NS);
+    EXPECT_EQUAL(world, info.deadline_ns, ist_test_deadline_ns());
     EXPECT(world, info.block_count >= 1);
     IST_TEST_PASS_ON(check_owners(rig.group, made, world));
     IST_TEST_PASS_ON(meet(&rig));

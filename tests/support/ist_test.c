@@ -133,6 +133,11 @@ uint64_t ist_test_time_ns(uint64_t simulated_ns)
     return ist_test_on_simulator() ? simulated_ns : simulated_ns * 5;
 }
 
+uint64_t ist_test_deadline_ns(void)
+{
+    return ist_test_time_ns(IST_TEST_DEADLINE_NS);
+}
+
 ist_world_desc ist_test_desc(uint32_t rank_count, const char *cluster)
 {
     ist_world_desc desc = {.size = sizeof(desc),
@@ -140,7 +145,7 @@ ist_world_desc ist_test_desc(uint32_t rank_count, const char *cluster)
                            .backend = backend,
                            .cluster = ist_test_on_simulator() ? cluster : NULL,
                            .seed = seed,
-                           .deadline_ns = IST_TEST_DEADLINE_NS};
+                           .deadline_ns = ist_test_deadline_ns()};
     return desc;
 }
 

@@ -56,6 +56,8 @@ bool ist_test_has_cluster(const char *cluster);
 /* A time of the simulator, where hosts are exact, as one that holds for real hosts, which are late by
    milliseconds. */
 uint64_t ist_test_time_ns(uint64_t simulated_ns);
+/** Deadline of worlds of tests. On GPUs, where opening a communicator may take a second, it is longer. */
+uint64_t ist_test_deadline_ns(void);
 
 /* A description with backend, seed and deadline set. cluster NULL: one node that fits. */
 ist_world_desc ist_test_desc(uint32_t rank_count, const char *cluster);

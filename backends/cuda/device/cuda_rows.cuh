@@ -128,12 +128,13 @@ IST_DEVICE_FN int ist_cuda_is_short(const void *dst, const void *src, uint64_t b
     return (((uint64_t)dst | (uint64_t)src | bytes) & 7u) == 0 && bytes <= IST_CUDA_SHORT_BYTES;
 }
 
-/** Short copies are inlined: a kernel begins and ends with them, and they take less than a call. */
+/** Short copies are inlined: a kernel begins and ends with them, and they take less than a call. The last
+ *  lanes make them: the first may be at the fence of a flag. */
 IST_DEVICE_FN void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
 {
     if (ist_cuda_is_short(dst, src, bytes)) {
-#pragma unroll 1
-        for (uint32_t i = coop->thread; i < (uint32_t)bytes / 8u; i += coop->thread_count) {
+        IST_EACH_LANE_BACK(coop, i, (uint32_t)bytes / 8u)
+        {
             ((uint64_t *)dst)[i] = ((const uint64_t *)src)[i];
         }
         return;
