@@ -73,7 +73,7 @@ static void say_access(const char *what, void *const *trace)
    the build folder. */
 static FILE *source_open(const char *path)
 {
-    char whole[LANE_TEXT];
+    char whole[2 * LANE_TEXT];
     while (strncmp(path, "../", 3) == 0) {
         path += 3;
     }
