@@ -47,6 +47,8 @@ typedef struct ist_ep_rows {
     const void *from[IST_EP_ROWS];
     uint32_t places[IST_EP_ROWS]; /**< K, 0: the row is not there */
     uint32_t bad[IST_EP_ROWS];
+    uint32_t source[IST_EP_ROWS]; /**< decided together: rank, */
+    uint32_t row[IST_EP_ROWS];    /**< and row of it */
 } ist_ep_rows;
 
 /** The metadata of some sources and the sums over all before them. */
@@ -838,6 +840,7 @@ IST_DEVICE_RARE_FN void ist_ep_take_apart(ist_coop *coop, const ist_ep_dispatch_
 typedef struct ist_ep_desk {
     const uint8_t **from; /**< [R] where the rows of a source begin, by token */
     ist_row_part *parts;  /**< [2 * IST_EP_ROWS] */
+    uint8_t *descs;       /**< [IST_EP_ROWS] descriptors */
     ist_ep_rows *rows;    /**< then void *[IST_EP_ROWS][K], i32 [IST_EP_ROWS][K] */
 } ist_ep_desk;
 
@@ -854,6 +857,7 @@ IST_DEVICE_FN ist_ep_desk ist_ep_desk_of(ist_coop *coop, const ist_ep_op_view *o
     ist_ep_desk desk;
     desk.from = (const uint8_t **)(void *)memory;
     desk.parts = (ist_row_part *)(void *)(memory + from_bytes);
+    desk.descs = memory + from_bytes + parts_bytes;
     desk.rows = (ist_ep_rows *)ist_coop_scratch(coop, IST_EP_SCRATCH_ROWS, rows_bytes);
     return desk;
 }
@@ -907,14 +911,38 @@ IST_DEVICE_FN void ist_ep_survey(ist_coop *coop, const ist_ep_op_view *op,
     ist_coop_sync(coop);
 }
 
+/** Finds rows first, first + blocks, … of all sources together, and their descriptors. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_pick(ist_coop *coop, const ist_ep_op_view *op,
+                               const ist_ep_cursor *cursor, const ist_ep_desk *desk, uint32_t first,
+                               uint32_t count)
+{
+    const ist_ep_op_args *args = op->args;
+    uint64_t bytes = args->in.desc_bytes;
+    const uint8_t *descs = ist_ep_at(op, op->base + args->at.descs + sizeof(ist_ep_stamp));
+    IST_EACH_LANE (coop, i, count) {
+        uint32_t row = first + i * op->blocks;
+        uint32_t source = 0;
+        IST_ROLLED
+        while (cursor->rows[source + 1u] <= row) {
+            ++source;
+        }
+        row -= cursor->rows[source];
+        desk->rows->source[i] = source;
+        desk->rows->row[i] = row;
+        desk->parts[i].dst = desk->descs + i * bytes;
+        desk->parts[i].src = descs + source * args->at.descs_bytes + row * bytes;
+        desk->parts[i].bytes = bytes;
+    }
+}
+
 /** RANK_MAJOR: place of a row, and what of the batch goes to its ids and weights. Lane. */
 IST_DEVICE_FN void *ist_ep_settle_row(const ist_ep_dispatch_args *args, const ist_ep_op_view *op,
-                                      const ist_ep_desk *desk, uint32_t i, uint32_t source,
-                                      uint32_t nth)
+                                      const ist_ep_desk *desk, uint32_t i)
 {
     const ist_ep_op_args *common = &args->op;
     uint64_t bytes = 4u * (uint64_t)common->topk;
-    uint64_t row = (uint64_t)source * common->geometry.tokens_max + nth;
+    uint32_t source = desk->rows->source[i];
+    uint64_t row = (uint64_t)source * common->geometry.tokens_max + desk->rows->row[i];
     void **to = (void **)(desk->rows + 1);
     int32_t *idx = (int32_t *)(void *)(to + IST_EP_ROWS * common->topk);
     ist_row_part *part = &desk->parts[2u * i];
@@ -923,29 +951,15 @@ IST_DEVICE_FN void *ist_ep_settle_row(const ist_ep_dispatch_args *args, const is
     part[0].bytes = bytes;
     part[1].dst = args->out_weights + row * common->topk;
     part[1].src = ist_ep_at(op, op->base + common->at.weights + source * common->at.weights_bytes +
-                                    sizeof(ist_ep_stamp) + nth * bytes);
+                                    sizeof(ist_ep_stamp) + desk->rows->row[i] * bytes);
     part[1].bytes = bytes;
     return args->out + row * common->row_bytes;
 }
 
-/** Descriptor of a row of a source of the team. */
-IST_DEVICE_FN const uint32_t *ist_ep_desc_of(const ist_ep_op_view *op, uint32_t source,
-                                             uint32_t row)
-{
-    const ist_ep_op_args *args = op->args;
-    return (const uint32_t *)(const void *)ist_ep_at(
-        op, op->base + args->at.descs + source * args->at.descs_bytes + sizeof(ist_ep_stamp) +
-                row * args->in.desc_bytes);
-}
-
-/**
- * Finds rows first, first + blocks, … of all sources together: where each comes from and goes to. A
- * lane an entry looks up its row, its token and its place by itself, so that nothing waits for other
- * lanes; a sync must follow. Lane-parallel.
- */
-IST_DEVICE_FN void ist_ep_pick(ist_coop *coop, const ist_ep_dispatch_args *args,
-                               const ist_ep_op_view *op, const ist_ep_cursor *cursor,
-                               const ist_ep_desk *desk, uint32_t first, uint32_t count)
+/** Computes origins and places of picked rows, a lane an entry; a sync must follow. Lane-parallel. */
+IST_DEVICE_FN void ist_ep_place_picked(ist_coop *coop, const ist_ep_dispatch_args *args,
+                                       const ist_ep_op_view *op, const ist_ep_cursor *cursor,
+                                       const ist_ep_desk *desk, uint32_t count)
 {
     const ist_ep_op_args *common = &args->op;
     uint32_t topk = common->topk;
@@ -956,27 +970,21 @@ IST_DEVICE_FN void ist_ep_pick(ist_coop *coop, const ist_ep_dispatch_args *args,
     IST_EACH_LANE (coop, n, count * topk) {
         uint32_t i = ist_ep_over_topk(common, n);
         uint32_t k = n - i * topk;
-        uint32_t row = first + i * op->blocks;
-        uint32_t source = 0;
-        IST_ROLLED
-        while (cursor->rows[source + 1u] <= row) {
-            ++source;
-        }
-        row -= cursor->rows[source];
+        uint32_t source = desk->rows->source[i];
+        const uint32_t *desc =
+            (const uint32_t *)(const void *)(desk->descs + i * common->in.desc_bytes);
         const ist_ep_head *head = ist_ep_record_of(op, cursor, source);
-        const uint32_t *desc = ist_ep_desc_of(op, source, row);
-        uint32_t token = ist_load_u32(coop, desc, IST_RELAXED, IST_SCOPE_DEVICE);
-        uint32_t entry = ist_load_u32(coop, desc + 1u + k, IST_RELAXED, IST_SCOPE_DEVICE);
+        uint32_t entry = desc[1u + k];
         if (op->layout == IST_EP_EXPERT_MAJOR) {
             to[n] = ist_ep_place_by_expert(args, head, entry, cursor->local);
         } else {
             idx[n] = entry == IST_EP_ELSEWHERE ? -1 : (int32_t)((entry >> 16) + shift);
-            to[n] = k == 0 ? ist_ep_settle_row(args, op, desk, i, source, row) : NULL;
+            to[n] = k == 0 ? ist_ep_settle_row(args, op, desk, i) : NULL;
         }
         if (k == 0) {
             const uint8_t *from = desk->from[source];
-            int here = from != NULL && token < head->tokens;
-            desk->rows->from[i] = here ? from + (uint64_t)token * common->row_bytes : NULL;
+            int here = from != NULL && desc[0] < head->tokens;
+            desk->rows->from[i] = here ? from + (uint64_t)desc[0] * common->row_bytes : NULL;
             desk->rows->places[i] = here ? topk : 0;
             desk->rows->bad[i] = !here;
             if (!here) {
@@ -1015,7 +1023,11 @@ IST_DEVICE_FN int ist_ep_take_picked(ist_coop *coop, const ist_ep_dispatch_args 
                                      ist_ep_decision *decision)
 {
     int bad = 0;
-    ist_ep_pick(coop, args, op, cursor, desk, first, count);
+    ist_ep_pick(coop, op, cursor, desk, first, count);
+    ist_coop_sync(coop);
+    ist_row_copy_list(coop, desk->parts, count);
+    ist_coop_sync(coop);
+    ist_ep_place_picked(coop, args, op, cursor, desk, count);
     ist_ep_note_found(coop, op, decision);
     ist_coop_sync(coop);
     if (!ist_ep_is_confirmed(coop, op, decision)) {
