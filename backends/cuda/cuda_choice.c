@@ -333,22 +333,25 @@ static ist_status teams_choose(cuda_comm *comm, verdict *own)
     return IST_OK;
 }
 
+/* What is kept is allocated when the others have this rank's answer: a failure then travels with the
+   verdict, and nobody waits for it. */
 static ist_status maps_gather(cuda_comm *comm)
 {
     cuda_call call;
     size_t words = CUDA_WORDS(comm->rank_count);
     uint64_t *reach = ist_alloc(words, sizeof(*reach));
-    comm->choice.gpus = ist_alloc(comm->rank_count, sizeof(*comm->choice.gpus));
-    comm->choice.maps = ist_alloc(comm->rank_count * words, sizeof(*comm->choice.maps));
-    if (reach == NULL || comm->choice.gpus == NULL || comm->choice.maps == NULL) {
-        ist_free(reach);
+    if (reach == NULL) {
         return cuda_fail_memory(comm->owner, "a set of peers");
     }
     cuda_team_reach(comm, reach);
     ist_status status = cuda_comm_gather(comm, reach, words * sizeof(*reach), -1, &call);
     ist_free(reach);
     IST_RETURN_IF_ERROR(status);
-    memcpy(comm->choice.maps, call.round->data, comm->rank_count * words * sizeof(*reach));
+    comm->choice.gpus = ist_alloc(comm->rank_count, sizeof(*comm->choice.gpus));
+    comm->choice.maps = ist_alloc(comm->rank_count * words, sizeof(*comm->choice.maps));
+    if (comm->choice.maps != NULL) {
+        memcpy(comm->choice.maps, call.round->data, comm->rank_count * words * sizeof(*reach));
+    }
     cuda_comm_release(comm, &call);
     return IST_OK;
 }
@@ -357,7 +360,8 @@ ist_status cuda_choice_open(cuda_comm *comm)
 {
     verdict own = {.status = IST_OK};
     IST_RETURN_IF_ERROR(maps_gather(comm));
-    own.status = teams_choose(comm, &own);
+    bool kept = comm->choice.gpus != NULL && comm->choice.maps != NULL;
+    own.status = kept ? teams_choose(comm, &own) : cuda_fail_memory(comm->owner, "sets of peers");
     IST_RETURN_IF_ERROR(agree(comm, &own));
     comm->lsa_size = own.lsa_size;
     comm->lsa_rank = comm->rank % comm->lsa_size;
