@@ -134,6 +134,12 @@ IST_DEVICE_FN uint8_t *ist_wire_marks(ist_wire_scratch *head, uint32_t room)
     return (uint8_t *)(head + 1) + room;
 }
 
+/** The same, for whoever needs nothing else of the scratch. Collective. */
+IST_DEVICE_FN uint8_t *ist_wire_marks_of(ist_coop *coop, uint32_t room)
+{
+    return ist_wire_marks(ist_wire_scratch_of(coop, room), room);
+}
+
 /** Generation of the mask now. Lane. */
 IST_DEVICE_FN uint64_t ist_wire_generation(ist_coop *coop, const ist_dev_comm *dev)
 {
@@ -404,14 +410,6 @@ IST_DEVICE_RARE_FN void ist_wire_leave(ist_coop *coop, const ist_dev_comm *dev, 
     }
 }
 
-/** Notices of some ranks into scratch; a sync must follow. As a row: it is read as it is now, behind all rows that
- *  were read before. A load might return an older word, as no read of a row orders it. Lane-parallel. */
-IST_DEVICE_FN void ist_wire_fetch_notices(ist_coop *coop, const ist_wire *wire, uint64_t *words,
-                                          uint32_t first, uint32_t count)
-{
-    ist_wire_copy_words(coop, words, ist_wire_at(wire->common, wire->notices, first), count * 8u);
-}
-
 /**
  * Whether some peer has given this rank up in the mask's generation, or in a later one, which the
  * peers then entered without it; notes it in the mask. `used` are the ranks, as words of a mask,
@@ -431,7 +429,10 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const u
     for (uint32_t first = 0; first < wire->ranks; first += IST_WIRE_PIECE) {
         uint32_t left = wire->ranks - first;
         uint32_t count = left < IST_WIRE_PIECE ? left : IST_WIRE_PIECE;
-        ist_wire_fetch_notices(coop, wire, words, first, count);
+        /* As a row: it is read as it is now, behind all rows that were read before. A load might return an
+           older word, as no read of a row orders it. */
+        ist_wire_copy_words(coop, words, ist_wire_at(wire->common, wire->notices, first),
+                            count * 8u);
         if (first == 0 && ist_coop_elect(coop)) {
             head->noticed = (uint32_t)evicted;
         }
@@ -562,7 +563,7 @@ IST_DEVICE_FN void ist_wire_give_up(ist_coop *coop, const ist_wire *wire, const 
 IST_DEVICE_FN void ist_wire_beat(ist_coop *coop, const ist_wire *wire, uint64_t position,
                                  uint32_t slice)
 {
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, wire->room), wire->room);
+    uint8_t *marks = ist_wire_marks_of(coop, wire->room);
     uint64_t count = slice & ((UINT32_C(1) << IST_WIRE_BEAT_BITS) - 1u);
     ist_wire_active(coop, wire->dev, marks);
     ist_wire_tell(coop, wire->service, wire->beats, position << IST_WIRE_BEAT_BITS | count, marks);

@@ -40,8 +40,7 @@ IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args
 {
     const ist_dev_comm *dev = args->dev;
     ist_wire wire = ist_mask_wire_find(coop, dev, args->service);
-    uint8_t *marks =
-        ist_wire_marks(ist_wire_scratch_of(coop, ist_dev_rank_count(dev)), ist_dev_rank_count(dev));
+    uint8_t *marks = ist_wire_marks_of(coop, ist_dev_rank_count(dev));
     ist_wire_want want;
     want.channel = ist_ep_channel(&args->geometry, &args->at, channel);
     want.tag = ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS | (channel + 1u);

@@ -303,7 +303,7 @@ IST_DEVICE_FN void ist_ep_combine_stage(ist_coop *coop, const ist_ep_op_view *op
     if (!op->network) {
         return;
     }
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
+    uint8_t *marks = ist_wire_marks_of(coop, op->room);
     IST_ROLLED
     for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
         count = ist_ep_served(op, first);
@@ -358,7 +358,7 @@ IST_DEVICE_FN void ist_ep_send_owed(ist_coop *coop, const ist_ep_op_view *op, ui
 /** Phase 3. Collective. */
 IST_DEVICE_FN void ist_ep_combine_send_all(ist_coop *coop, const ist_ep_op_view *op)
 {
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
+    uint8_t *marks = ist_wire_marks_of(coop, op->room);
     ist_ep_parcel *parcels = ist_ep_parcels_of(coop);
     uint32_t count = 0;
     IST_ROLLED

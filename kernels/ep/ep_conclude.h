@@ -29,7 +29,7 @@ IST_DEVICE_FN int ist_ep_is_last(ist_coop *coop, const ist_ep_op_view *op)
 IST_DEVICE_FN void ist_ep_raise_answers(ist_coop *coop, const ist_ep_op_view *op,
                                         const uint64_t *whole)
 {
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
+    uint8_t *marks = ist_wire_marks_of(coop, op->room);
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op->ranks) {
         marks[peer] = (uint8_t)(ist_ep_is_in(whole, peer) && ist_ep_was_active(coop, op, peer));
@@ -53,7 +53,7 @@ IST_DEVICE_FN void ist_ep_raise_here(ist_coop *coop, const ist_ep_op_view *op, u
 IST_DEVICE_RARE_FN void ist_ep_mark_used(ist_coop *coop, ist_ep_op_view op, uint64_t *used)
 {
     const uint64_t *verdict = ist_ep_verdict_of(coop, op.room);
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op.room), op.room);
+    uint8_t *marks = ist_wire_marks_of(coop, op.room);
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op.ranks) {
         marks[peer] = ist_ep_is_in(verdict, peer) && ist_dev_is_lsa(op.dev, peer);

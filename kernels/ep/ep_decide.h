@@ -214,7 +214,7 @@ IST_DEVICE_RARE_FN void ist_ep_reject_marked(ist_coop *coop, ist_ep_op_view op,
 {
     const ist_ep_layout_map *at = &op.args->at;
     ist_wire wire = ist_ep_wire_of(&op);
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op.room), op.room);
+    uint8_t *marks = ist_wire_marks_of(coop, op.room);
     ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op.ranks) {
         int shape = results[peer] == IST_EP_RESULT_SHAPE;

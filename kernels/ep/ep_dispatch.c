@@ -217,7 +217,7 @@ IST_DEVICE_FN void ist_ep_send_gin(ist_coop *coop, const ist_ep_op_view *op, uin
 IST_DEVICE_FN void ist_ep_send_all(ist_coop *coop, const ist_ep_dispatch_args *args,
                                    const ist_ep_op_view *op)
 {
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
+    uint8_t *marks = ist_wire_marks_of(coop, op->room);
     ist_ep_parcel *parcels = ist_ep_parcels_of(coop);
     uint32_t count = 0;
     IST_ROLLED
@@ -1143,7 +1143,7 @@ IST_DEVICE_FN void ist_ep_keep(ist_coop *coop, const ist_ep_op_view *op, const u
     const ist_ep_op_args *args = op->args;
     const uint64_t *whole = ist_ep_whole_of(coop, op->room);
     /* Not over `results`: a slower lane may still read there who is missing. */
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
+    uint8_t *marks = ist_wire_marks_of(coop, op->room);
     uint64_t *acked = (uint64_t *)(void *)(args->handle + args->in.acked);
     uint64_t *from = (uint64_t *)(void *)(args->handle + args->in.received_from);
     IST_EACH_LANE (coop, peer, op->ranks) {

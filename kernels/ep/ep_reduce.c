@@ -254,7 +254,7 @@ IST_DEVICE_FN void ist_ep_fill_request(ist_coop *coop, const ist_ep_op_view *op,
 IST_DEVICE_FN void ist_ep_request_all(ist_coop *coop, const ist_ep_combine_args *args,
                                       const ist_ep_op_view *op, const ist_ep_sum_desk *desk)
 {
-    uint8_t *marks = ist_wire_marks(ist_wire_scratch_of(coop, op->room), op->room);
+    uint8_t *marks = ist_wire_marks_of(coop, op->room);
     ist_ep_parcel *parcels = (ist_ep_parcel *)(void *)desk->rows; /* nothing lies there yet */
     ist_wire_channel report = ist_ep_flag_of(op, IST_EP_ACK);
     uint32_t count = 0;

@@ -246,8 +246,7 @@ IST_DEVICE_FN void ist_ep_announce(ist_coop *coop, const ist_ep_op_view *op)
 {
     ist_wire wire = ist_ep_wire_of(op);
     uint64_t *launches = ist_wire_at(wire.common, wire.launches, 0);
-    IST_EACH_LANE_BACK(coop, once, op->block == 0 ? 1u : 0u)
-    {
+    IST_EACH_LANE_BACK (coop, once, op->block == 0 ? 1u : 0u) {
         if (op->halves & IST_EP_SEND) {
             ist_store_u64(coop, &op->args->record->started, op->tag, IST_RELAXED, IST_SCOPE_SYSTEM);
         }
@@ -293,8 +292,7 @@ IST_DEVICE_FN void ist_ep_find_alike(ist_coop *coop, const ist_ep_op_view *op)
 {
     const ist_ep_op_args *args = op->args;
     uint64_t bytes = ist_ep_rows_max(args, op->layout) * args->row_bytes;
-    IST_EACH_LANE_BACK(coop, peer, op->few ? op->ranks : 0u)
-    {
+    IST_EACH_LANE_BACK (coop, peer, op->few ? op->ranks : 0u) {
         op->alike[peer] = bytes == 0
                               ? NULL
                               : (uint8_t *)ist_window_peer(coop, op->dev, args->rows_window,

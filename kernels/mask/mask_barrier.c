@@ -21,8 +21,7 @@ IST_KERNEL(mask_barrier, ist_mask_barrier_args)
     ist_mask_layout at = ist_mask_layout_of(dev->rank_count);
     ist_wire wire = ist_mask_wire(coop, dev);
     ist_mask_state *state = ist_mask_state_of(coop, dev, &at);
-    uint8_t *active =
-        ist_wire_marks(ist_wire_scratch_of(coop, ist_dev_rank_count(dev)), ist_dev_rank_count(dev));
+    uint8_t *active = ist_wire_marks_of(coop, ist_dev_rank_count(dev));
     uint64_t position = ist_wire_enter(coop, &wire);
     uint64_t epoch = 1u + ist_load_u64(coop, &state->barrier_epoch, IST_RELAXED, IST_SCOPE_DEVICE);
     ist_wire_want want;

@@ -63,8 +63,7 @@ IST_DEVICE_FN uint32_t ist_mask_drain(ist_coop *coop, const ist_mask_flood *floo
 {
     const ist_dev_comm *dev = flood->dev;
     ist_wire wire = ist_mask_wire(coop, dev);
-    uint8_t *active =
-        ist_wire_marks(ist_wire_scratch_of(coop, ist_dev_rank_count(dev)), ist_dev_rank_count(dev));
+    uint8_t *active = ist_wire_marks_of(coop, ist_dev_rank_count(dev));
     ist_wire_want want;
     want.channel = ist_mask_channel_of(dev, &flood->at, IST_MASK_DRAIN);
     want.tag = flood->instance;
@@ -102,8 +101,7 @@ IST_DEVICE_FN int32_t ist_mask_readmit(ist_coop *coop, ist_mask_flood *flood)
 /** Whether every rank of the communicator is active. Collective. */
 IST_DEVICE_FN int ist_mask_is_full(ist_coop *coop, const ist_dev_comm *dev)
 {
-    uint8_t *active =
-        ist_wire_marks(ist_wire_scratch_of(coop, ist_dev_rank_count(dev)), ist_dev_rank_count(dev));
+    uint8_t *active = ist_wire_marks_of(coop, ist_dev_rank_count(dev));
     uint32_t count = 0;
     ist_wire_active(coop, dev, active);
     for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {

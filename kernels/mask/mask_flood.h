@@ -120,8 +120,7 @@ IST_DEVICE_FN void ist_mask_send(ist_coop *coop, const ist_mask_flood *flood, ui
     const ist_dev_comm *dev = flood->dev;
     uint64_t tag = flood->instance | (round + 1u);
     uint64_t bytes = ist_mask_message_bytes(dev);
-    uint8_t *active =
-        ist_wire_marks(ist_wire_scratch_of(coop, ist_dev_rank_count(dev)), ist_dev_rank_count(dev));
+    uint8_t *active = ist_wire_marks_of(coop, ist_dev_rank_count(dev));
     uint64_t outbox = ist_mask_compose(coop, flood, round, decided, active);
     uint64_t inbox = ist_mask_inbox(flood, round, dev->rank);
     ist_wire_channel channel =
@@ -217,8 +216,7 @@ IST_DEVICE_FN void ist_mask_apply(ist_coop *coop, const ist_mask_flood *flood)
 {
     const ist_dev_comm *dev = flood->dev;
     ist_wire wire = ist_mask_wire(coop, dev);
-    uint8_t *marks =
-        ist_wire_marks(ist_wire_scratch_of(coop, ist_dev_rank_count(dev)), ist_dev_rank_count(dev));
+    uint8_t *marks = ist_wire_marks_of(coop, ist_dev_rank_count(dev));
     const uint64_t *now = ist_mask_view_now(ist_mask_view_of(coop, dev), dev);
     IST_EACH_LANE (coop, peer, dev->rank_count) {
         int stays = (int)((now[peer / 64u] >> (peer % 64u)) & 1u);
@@ -273,8 +271,7 @@ IST_DEVICE_FN void ist_mask_tell_outsiders(ist_coop *coop, const ist_mask_flood 
 {
     const ist_dev_comm *dev = flood->dev;
     ist_wire wire = ist_mask_wire(coop, dev);
-    uint8_t *marks =
-        ist_wire_marks(ist_wire_scratch_of(coop, ist_dev_rank_count(dev)), ist_dev_rank_count(dev));
+    uint8_t *marks = ist_wire_marks_of(coop, ist_dev_rank_count(dev));
     uint32_t outside = 0;
     ist_wire_active(coop, dev, marks);
     for (uint32_t peer = 0; peer < dev->rank_count; ++peer) {

@@ -133,8 +133,7 @@ IST_DEVICE_FN int ist_cuda_is_short(const void *dst, const void *src, uint64_t b
 IST_DEVICE_FN void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
 {
     if (ist_cuda_is_short(dst, src, bytes)) {
-        IST_EACH_LANE_BACK(coop, i, (uint32_t)bytes / 8u)
-        {
+        IST_EACH_LANE_BACK (coop, i, (uint32_t)bytes / 8u) {
             ((uint64_t *)dst)[i] = ((const uint64_t *)src)[i];
         }
         return;
