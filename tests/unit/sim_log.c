@@ -20,7 +20,7 @@
 #include "sim_log.h"
 #include "sim_prng.h"
 
-static char path[] = "/tmp/ist_log_XXXXXX";
+static char path[] = "ist_log_XXXXXX"; /* in the build folder */
 
 static void quiet(ist_log_level level, const char *line, void *context)
 {

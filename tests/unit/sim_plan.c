@@ -352,7 +352,7 @@ static void write_file(const char *path, const char *text, size_t bytes)
 static void test_load(void **state)
 {
     (void)state;
-    char path[] = "/tmp/ist_plan_XXXXXX";
+    char path[] = "ist_plan_XXXXXX"; /* in the build folder */
     const int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     close(descriptor);
@@ -598,7 +598,7 @@ static ist_status fill_plan(const char *path)
 static void test_memory(void **state)
 {
     (void)state;
-    char path[] = "/tmp/ist_plan_XXXXXX";
+    char path[] = "ist_plan_XXXXXX"; /* in the build folder */
     const int descriptor = mkstemp(path);
     assert_true(descriptor >= 0);
     close(descriptor);

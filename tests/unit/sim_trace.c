@@ -20,7 +20,7 @@
 #include "sim_prng.h"
 #include "sim_trace.h"
 
-static char path[] = "/tmp/ist_trace_XXXXXX";
+static char path[] = "ist_trace_XXXXXX"; /* in the build folder */
 static uint64_t first_seed = 0;
 
 static void quiet(ist_log_level level, const char *line, void *context)
