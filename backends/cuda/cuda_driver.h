@@ -30,6 +30,8 @@
     X(cuCtxSetCurrent)                                                                             \
     X(cuCtxPushCurrent)                                                                            \
     X(cuCtxPopCurrent)                                                                             \
+    X(cuCtxGetLimit)                                                                               \
+    X(cuCtxSetLimit)                                                                               \
     X(cuMemGetAllocationGranularity)                                                               \
     X(cuMemAddressReserve)                                                                         \
     X(cuMemAddressFree)                                                                            \

@@ -16,6 +16,8 @@
  *   - No launch is cooperative. Such a grid gets its places all at once, and while it waits for them
  *     no grid of its priority or a lower one gets any: one that has a part of its own, and a
  *     cooperative one that needs more than is free, wait for each other.
+ *   - A launch never waits for another: the memory of all kernels' stacks is there before the first
+ *     (stack_reserve).
  *   - A dependent grid gets places when all blocks of the grid before it have ended, not earlier
  *     (IST_KERNEL). While one that must wait for its predecessor held places, a peer's kernel for
  *     which that predecessor waits could lack them.
@@ -76,15 +78,20 @@ static ist_status images_load(const cuda_rank *rank)
     return status;
 }
 
-static ist_status kernel_load(const cuda_rank *rank, CUkernel kernel)
+/* stack: bytes of a thread's local memory, of the kernel that needs most. */
+static ist_status kernel_load(const cuda_rank *rank, CUkernel kernel, size_t *stack)
 {
     CUfunction function = NULL;
+    int bytes = 0;
     CUDA_TRY(rank, cuKernelGetFunction, &function, kernel);
     CUDA_TRY(rank, cuFuncLoad, function);
+    CUDA_TRY(rank, cuKernelGetAttribute, &bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel,
+             rank->device);
+    *stack = (size_t)bytes > *stack ? (size_t)bytes : *stack;
     return IST_OK;
 }
 
-static ist_status image_into_context(const cuda_rank *rank, CUlibrary library)
+static ist_status image_into_context(const cuda_rank *rank, CUlibrary library, size_t *stack)
 {
     unsigned count = 0;
     CUDA_TRY(rank, cuLibraryGetKernelCount, &count, library);
@@ -96,18 +103,35 @@ static ist_status image_into_context(const cuda_rank *rank, CUlibrary library)
     ist_status status =
         result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuLibraryEnumerateKernels");
     for (unsigned i = 0; status == IST_OK && i < count; ++i) {
-        status = kernel_load(rank, kernels[i]);
+        status = kernel_load(rank, kernels[i], stack);
     }
     ist_free(kernels);
     return status;
 }
 
+/*
+ * A kernel that needs more local memory than any before it makes the driver wait, in the launch and
+ * with its lock held, until every kernel of the context has ended: also for one that waits for a peer,
+ * and for what another thread of this rank would do through the driver. So the most is asked for here.
+ */
+static ist_status stack_reserve(const cuda_rank *rank, size_t stack)
+{
+    size_t limit = 0;
+    CUDA_TRY(rank, cuCtxGetLimit, &limit, CU_LIMIT_STACK_SIZE);
+    if (limit < stack) {
+        CUDA_TRY(rank, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, stack);
+    }
+    return IST_OK;
+}
+
 ist_status cuda_kernels_open(cuda_rank *rank)
 {
+    size_t stack = 0;
     IST_RETURN_IF_ERROR(images_load(rank));
     for (uint32_t i = 0; i < image_count; ++i) {
-        IST_RETURN_IF_ERROR(image_into_context(rank, images[i].library));
+        IST_RETURN_IF_ERROR(image_into_context(rank, images[i].library, &stack));
     }
+    IST_RETURN_IF_ERROR(stack_reserve(rank, stack));
     for (int gin = 0; gin < 2; ++gin) {
         rank->functions[gin] = ist_alloc(CUDA_KERNEL_COUNT_MAX, sizeof(*rank->functions[gin]));
         if (rank->functions[gin] == NULL) {

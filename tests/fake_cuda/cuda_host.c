@@ -141,13 +141,15 @@ static int refuses_dependent(void)
 }
 
 /* Cooperative launches could block the places that others of this process wait for, and launches on
- * common streams could be kept from them; so there are none. */
+ * common streams could be kept from them; a launch that makes the driver wait for the device could
+ * wait for a peer. So there are none. */
 static int launched(fake_cuda_tally *before, unsigned count)
 {
     fake_cuda_tally now = tally_of();
     int right = now.plain - before->plain == (refuses_dependent() ? count : 0) &&
                 now.dependent - before->dependent == (refuses_dependent() ? 0 : count) &&
-                now.cooperative == before->cooperative && now.late == before->late;
+                now.cooperative == before->cooperative && now.late == before->late &&
+                now.waits == 0;
     *before = now;
     return right;
 }

@@ -210,6 +210,25 @@ FAKE CUresult cuCtxPopCurrent(CUcontext *popped)
     return CUDA_SUCCESS;
 }
 
+/* Local memory of a thread: what kernels need, and what contexts have. */
+enum { KERNEL_STACK_BYTES = 2048 };
+static _Atomic size_t stack_bytes = 1024;
+
+FAKE CUresult cuCtxGetLimit(size_t *value, CUlimit which)
+{
+    *value = stack_bytes;
+    return which == CU_LIMIT_STACK_SIZE && depth > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+FAKE CUresult cuCtxSetLimit(CUlimit which, size_t value)
+{
+    if (which != CU_LIMIT_STACK_SIZE || depth == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    stack_bytes = value;
+    return CUDA_SUCCESS;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 typedef struct mapping {
@@ -382,6 +401,7 @@ static void run_kernel(const fake_cuda_tally *kernel)
     tally.dependent += kernel->dependent;
     tally.cooperative += kernel->cooperative;
     tally.late += kernel->late;
+    tally.waits += kernel->waits;
 }
 
 static void run(const operation *one)
@@ -622,10 +642,9 @@ FAKE CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
 FAKE CUresult cuKernelGetAttribute(int *value, CUfunction_attribute which, CUkernel kernel,
                                    CUdevice device)
 {
-    (void)which;
     (void)kernel;
     (void)device;
-    *value = 1024;
+    *value = which == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES ? KERNEL_STACK_BYTES : 1024;
     return CUDA_SUCCESS;
 }
 
@@ -668,6 +687,7 @@ FAKE CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function
         one.kernel.dependent |= id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     }
     one.kernel.plain = !one.kernel.cooperative && !one.kernel.dependent;
+    one.kernel.waits = stack_bytes < KERNEL_STACK_BYTES;
     one.kernel.late = ((stream *)(void *)config->hStream)->priority > HIGHEST_PRIORITY;
     if (one.kernel.dependent && getenv("FAKE_CUDA_NO_DEPENDENT") != NULL) {
         return CUDA_ERROR_NOT_SUPPORTED;

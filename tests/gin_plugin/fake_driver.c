@@ -109,11 +109,20 @@ DRIVER cuMemHostUnregister(void *memory)
     return memory != NULL ? 0 : 1;
 }
 
-DRIVER cuStreamCreate(void **made, unsigned flags);
-DRIVER cuStreamCreate(void **made, unsigned flags)
+DRIVER cuCtxGetStreamPriorityRange(int *least, int *greatest);
+DRIVER cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return 0;
+}
+
+/* Copies share no hardware queue with programs (0) or with kernels that wait (-5). */
+DRIVER cuStreamCreateWithPriority(void **made, unsigned flags, int priority);
+DRIVER cuStreamCreateWithPriority(void **made, unsigned flags, int priority)
 {
     *made = calloc(1, sizeof(stream));
-    return *made != NULL && flags == 1 && depth > 0 ? 0 : 2;
+    return *made != NULL && flags == 1 && priority == -4 && depth > 0 ? 0 : 2;
 }
 
 static void carry(stream *on)

@@ -34,7 +34,8 @@ enum {
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *))                                  \
     X(host_register, "cuMemHostRegister_v2", (void *, size_t, unsigned))                           \
     X(host_unregister, "cuMemHostUnregister", (void *))                                            \
-    X(stream_create, "cuStreamCreate", (void **, unsigned))                                        \
+    X(priority_range, "cuCtxGetStreamPriorityRange", (int *, int *))                               \
+    X(stream_create, "cuStreamCreateWithPriority", (void **, unsigned, int))                       \
     X(stream_destroy, "cuStreamDestroy_v2", (void *))                                              \
     X(event_create, "cuEventCreate", (void **, unsigned))                                          \
     X(event_destroy, "cuEventDestroy_v2", (void *))                                                \
@@ -150,11 +151,24 @@ void gin_device_unpin(void *memory)
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
+/*
+ * Streams of one priority share a few hardware queues, and what waits at the head of a queue holds up
+ * all behind it: a kernel that waits for this transport would hold up the copy it waits for. Programs
+ * use the lowest priority, waiting kernels the highest; copies take the one next to that.
+ */
+static int lane_priority(void)
+{
+    int least = 0;
+    int greatest = 0;
+    bool known = cuda.priority_range(&least, &greatest) == CUDA_OK;
+    return known && greatest < least ? greatest + 1 : least;
+}
+
 const char *gin_lane_open(gin_lane *lane)
 {
     *lane = (gin_lane){0};
-    if (cuda.stream_create(&lane->stream, STREAM_NON_BLOCKING) != CUDA_OK) {
-        return "cuStreamCreate failed";
+    if (cuda.stream_create(&lane->stream, STREAM_NON_BLOCKING, lane_priority()) != CUDA_OK) {
+        return "cuStreamCreateWithPriority failed";
     }
     for (int i = 0; i < GIN_LANE_MARKS; ++i) {
         if (cuda.event_create(&lane->events[i], EVENT_DISABLE_TIMING) != CUDA_OK) {
