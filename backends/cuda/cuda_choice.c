@@ -103,21 +103,23 @@ static void say_unknown(const cuda_comm *comm, const ist_topology *topology, con
     }
 }
 
-/* Whether the topology knows the GPUs of all ranks. */
-static bool gpus_find(const cuda_comm *comm, const ist_topology *topology)
+/* known: whether the topology knows the GPUs of all ranks. */
+static ist_status gpus_find(const cuda_comm *comm, const ist_topology *topology, bool *known)
 {
     char(*texts)[UUID_BYTES] = ist_alloc(comm->rank_count, sizeof(*texts));
     const char **uuids = ist_alloc(comm->rank_count, sizeof(*uuids));
-    uint32_t known = 0;
-    if (texts != NULL && uuids != NULL && topology != NULL) {
-        known = gpus_fill(comm, topology, texts, uuids);
-        if (known < comm->rank_count) {
-            say_unknown(comm, topology, texts[known], known);
+    bool room = texts != NULL && uuids != NULL;
+    uint32_t first = 0;
+    if (room && topology != NULL) {
+        first = gpus_fill(comm, topology, texts, uuids);
+        if (first < comm->rank_count) {
+            say_unknown(comm, topology, texts[first], first);
         }
     }
     ist_free(texts);
     ist_free(uuids);
-    return known == comm->rank_count;
+    *known = first == comm->rank_count;
+    return room ? IST_OK : cuda_fail_memory(comm->owner, "names of GPUs");
 }
 
 /* ---- ranks without a topology ---------------------------------------------------------------- */
@@ -186,7 +188,9 @@ static ist_status stand_in_open(cuda_comm *comm)
 static ist_status topology_take(cuda_comm *comm)
 {
     const ist_topology *topology = cuda_topology(comm->owner);
-    if (!gpus_find(comm, topology)) {
+    bool known = false;
+    IST_RETURN_IF_ERROR(gpus_find(comm, topology, &known));
+    if (!known) {
         IST_RETURN_IF_ERROR(stand_in_open(comm));
         topology = comm->choice.own;
     }
@@ -407,15 +411,24 @@ static void tell(const cuda_comm *comm)
     }
 }
 
-ist_status cuda_choice_tell(const cuda_comm *comm, bool first)
+void cuda_choice_tell(const cuda_comm *comm, bool first)
 {
+    ist_error record = {.size = sizeof(record)};
     ist_topology_decision decision;
     if (comm->rank != 0) {
-        return IST_OK;
+        return;
     }
     tell(comm);
-    /* Against a stand-in there is nothing to compare. */
-    return first && comm->choice.own == NULL ? decide(comm, true, true, &decision) : IST_OK;
+    if (!first || comm->choice.own != NULL) {
+        return; /* against a stand-in there is nothing to compare */
+    }
+    ist_error *former = ist_error_bind(&record);
+    ist_status status = decide(comm, true, true, &decision);
+    (void)ist_error_bind(former);
+    if (status != IST_OK) {
+        ist_log(IST_LOG_WARN, "communicator not compared with the topology: %s",
+                ist_status_sentence(status));
+    }
 }
 
 ist_status cuda_comm_ground(void *self, uint64_t number, ist_backend_ground *ground, uint32_t *gpus,

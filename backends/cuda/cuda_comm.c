@@ -196,7 +196,7 @@ static ist_status comm_open(cuda_rank *rank, const ist_backend_comm_desc *desc, 
         status = open_network(comm);
     }
     if (status == IST_OK) {
-        status = cuda_choice_tell(comm, rank->index == 0 && !rank->compared);
+        cuda_choice_tell(comm, rank->index == 0 && !rank->compared);
         rank->compared = true;
     }
     comm->next = rank->comms;

@@ -110,7 +110,7 @@ void cuda_comm_release(cuda_comm *comm, cuda_call *call);
 ist_status cuda_choice_open(cuda_comm *comm);
 void cuda_choice_close(cuda_comm *comm);
 /* Rank 0 says what was chosen and what is not there; `first`: and where the topology says otherwise. */
-ist_status cuda_choice_tell(const cuda_comm *comm, bool first);
+void cuda_choice_tell(const cuda_comm *comm, bool first);
 ist_status cuda_comm_ground(void *self, uint64_t number, ist_backend_ground *ground, uint32_t *gpus,
                             uint64_t *maps);
 
