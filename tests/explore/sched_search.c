@@ -3,7 +3,8 @@
  * The exhaustive scheduler: is the reduction right, and does it cover the small protocols completely?
  * Method: tiny programs with and without reduction must have the same outcomes, and as many distinct
  * executions as can be counted by hand; four protocols are searched to the end, once as they are
- * (nothing is found) and once with each fence, order, wait and tag taken away (something is found).
+ * (nothing is found), with outcomes foretold for some that are broken, and with each order, scope,
+ * sync, wait, strong signal and tag weakened by turns (something is always found).
  */
 #include "litmus.h"
 
@@ -230,6 +231,147 @@ static const litmus_case clean_programs[] = {
      RACE},
 };
 
+/* ---- every part of them ---------------------------------------------------------------------- */
+
+/* The protocols again, with something to protect behind each step, and without what would cover for a
+   part that is missing. */
+static const litmus_case whole_protocols[] = {
+    {"barrier of words, rows of all to all",
+     3,
+     {"0.0: B1.a=1; B2.a=1; Y; W1.b=1@rs; W2.b=1@rs; E0.c>1@s; E0.d>1@s; C0.e; C0.f",
+      "1.0: B0.e=1; B2.e=1; Y; W0.c=1@rs; W2.c=1@rs; E1.b>1@s; E1.d>1@s; C1.a; C1.f",
+      "2.0: B0.f=1; B1.f=1; Y; W0.d=1@rs; W1.d=1@rs; E2.b>1@s; E2.c>1@s; C2.a; C2.e"},
+     "111111",
+     0},
+    {"flags, 2 ranks x 2 operations, the slot is used again",
+     2,
+     {"0.0: B1.a=1; Y; W1.b=1@rs; E0.c>1@s; B1.a=2; Y; W1.b=2@rs; E0.c>2@s; B1.a=3",
+      "1.0: E1.b>1@s; C1.a; Y; W0.c=1@rs; E1.b>2@s; C1.a; Y; W0.c=2@rs"},
+     "12",
+     0},
+    {"flags both ways, 2 ranks x 2 operations",
+     2,
+     {"0.0: B1.a=1; Y; W1.b=1@rs; E0.b>1@s; C0.a; Y; W1.c=1@rs; E0.c>1@s; B1.a=2; Y; W1.b=2@rs; "
+      "E0.b>2@s; C0.a",
+      "1.0: B0.a=1; Y; W0.b=1@rs; E1.b>1@s; C1.a; Y; W0.c=1@rs; E1.c>1@s; B0.a=2; Y; W0.b=2@rs; "
+      "E1.b>2@s; C1.a"},
+     "1212",
+     0},
+    {"puts, then signals, 2 ranks x 2 contexts",
+     2,
+     {"0.0: B0.b=1; P0>1.a<b; G0>1:s0; P1>1.c<b; G1>1:s0; T0.0>1; C0.a",
+      "1.0: B1.b=2; P0>0.a<b; G0>0:s0; T0.0>1; T1.0>1; C1.a; C1.c"},
+     "211",
+     0},
+    /* Flags are told apart by their generation alone; both ranks drain, reset, meet, write and read. */
+    {"mask, clean, re-admit, by tags",
+     2,
+     {"0.0: W1.d=1; V0>1.b=1; G0>1:s1; T0.1>1; B0.a=0; Y; W1.d=2@rs; E0.d>2@s; B1.a=2; Y; "
+      "W1.b=2@rs; E0.b>2@s; C0.a",
+      "1.0: W0.d=1; V0>0.b=1; G0>0:s1; T0.1>1; B1.a=0; Y; W0.d=2@rs; E1.d>2@s; B0.a=2; Y; "
+      "W0.b=2@rs; E1.b>2@s; C1.a"},
+     "22",
+     0},
+};
+
+/* What a step of a protocol is weakened to. */
+typedef struct weakening {
+    const char *what;
+    char step;        /* letter of the step, 0: any */
+    const char *part; /* of the step, "": the whole */
+    const char *instead;
+} weakening;
+
+static const weakening weakenings[] = {
+    {"sync left out", 'Y', "", NULL},
+    {"wait left out", 'E', "", NULL},
+    {"wait of too small a scope", 'E', "@s", "@d"},
+    {"tag of the operation before", 'E', ">2", ">1"},
+    {"wait left out", 'T', "", NULL},
+    {"relaxed", 0, "@rs", ""},
+    {"release at too small a scope", 0, "@rs", "@rd"},
+    {"weak signal", 0, ":s", ":w"},
+};
+
+/* Writes `text` with its step at `at` of `bytes` weakened. @return whether there is something to weaken */
+static bool weaken(const char *text, const char *at, size_t bytes, const weakening *how, char *out,
+                   size_t out_bytes)
+{
+    const char *part = how->part[0] == '\0' ? at : strstr(at, how->part);
+    size_t part_bytes = how->part[0] == '\0' ? bytes : strlen(how->part);
+    if ((how->step != 0 && *at != how->step) || part == NULL || part + part_bytes > at + bytes) {
+        return false;
+    }
+    (void)snprintf(out, out_bytes, "%.*s%s%s", (int)(part - text), text,
+                   how->instead != NULL ? how->instead : "", part + part_bytes);
+    return true;
+}
+
+/* @return 1 when no schedule shows that something is missing */
+static uint32_t goes_unnoticed(const litmus_case *which, const char *what, const char *step,
+                               size_t bytes)
+{
+    litmus_search_result result = {.size = sizeof(result)};
+    litmus_seen *seen = calloc(1, sizeof(*seen));
+    assert_non_null(seen);
+    seen->which = which;
+    litmus_clear(seen);
+    ist_world_desc desc = {.size = sizeof(desc), .rank_count = which->ranks};
+    ist_explore_all_desc all = {
+        .size = sizeof(all),
+        .run_count_max = LITMUS_SEARCH_RUNS,
+        .explore = {.size = sizeof(all.explore), .options = IST_EXPLORE_GO_ON},
+        .each = litmus_each,
+        .context = seen};
+    (void)ist_explore_all(&desc, litmus_main, &seen->run, &all, &result);
+    bool noticed = seen->text[0] != '\0';
+    for (uint32_t i = 0; i < seen->outcome_count; ++i) {
+        noticed = noticed || !litmus_listed(which->allowed, seen->outcomes[i]);
+    }
+    free(seen);
+    if (!noticed) {
+        print_error("%s: %.*s, %s: nothing is found\n", which->name, (int)bytes, step, what);
+    }
+    return noticed ? 0 : 1;
+}
+
+/* Each step of each thread, by turns. @return how many weakened programs pass */
+static uint32_t weaken_each(const litmus_case *which, uint32_t *count)
+{
+    uint32_t unnoticed = 0;
+    char text[512];
+    for (uint32_t thread = 0; thread < LITMUS_THREADS && which->threads[thread] != NULL; ++thread) {
+        const char *whole = which->threads[thread];
+        for (const char *at = strchr(whole, ' '); at != NULL; at = strchr(at, ' ')) {
+            size_t bytes = strcspn(++at, ";");
+            for (uint32_t i = 0; i < sizeof(weakenings) / sizeof(weakenings[0]); ++i) {
+                litmus_case weaker = *which;
+                if (weaken(whole, at, bytes, &weakenings[i], text, sizeof(text))) {
+                    weaker.threads[thread] = text;
+                    unnoticed += goes_unnoticed(&weaker, weakenings[i].what, at, bytes);
+                    ++*count;
+                }
+            }
+        }
+    }
+    return unnoticed;
+}
+
+static void every_part_is_needed(void **state)
+{
+    (void)state;
+    uint32_t count = 0;
+    uint32_t unnoticed = 0;
+    for (uint32_t i = 0; i < LITMUS_COUNT(whole_protocols); ++i) {
+        assert_int_equal(litmus_search(&whole_protocols[i], LITMUS_SEARCH_RUNS, 0), 0);
+        unnoticed += weaken_each(&whole_protocols[i], &count);
+    }
+    print_message("%u programs with a part weakened, %u unnoticed\n", count, unnoticed);
+    assert_int_equal(unnoticed, 0);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
 static uint32_t search_all(const litmus_case *cases, uint32_t count)
 {
     uint32_t failures = 0;
@@ -269,7 +411,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reduction_loses_nothing), cmocka_unit_test(barrier_is_complete),
         cmocka_unit_test(flags_are_complete),      cmocka_unit_test(puts_are_complete),
-        cmocka_unit_test(clean_is_complete),
+        cmocka_unit_test(clean_is_complete),       cmocka_unit_test(every_part_is_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
