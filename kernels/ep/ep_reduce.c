@@ -250,7 +250,8 @@ IST_DEVICE_FN void ist_ep_fill_request(ist_coop *coop, const ist_ep_op_view *op,
     part[2].bytes = rows != 0 ? 4u * (uint64_t)args->token_count * args->topk : 0;
 }
 
-/** Phase 2. Collective. */
+/** Phase 2. Between turns ist_ep_raise() syncs, behind the copies; after that each lane looks at its own
+ *  mark alone, as there is no network. Collective. */
 IST_DEVICE_FN void ist_ep_request_all(ist_coop *coop, const ist_ep_combine_args *args,
                                       const ist_ep_op_view *op, const ist_ep_sum_desk *desk)
 {
@@ -260,9 +261,6 @@ IST_DEVICE_FN void ist_ep_request_all(ist_coop *coop, const ist_ep_combine_args 
     uint32_t count = 0;
     IST_ROLLED
     for (uint32_t first = op->block; first < op->ranks; first += count * op->blocks) {
-        if (!op->few && count != 0) {
-            ist_coop_sync(coop); /* lanes still look at the marks and parcels of the last turn */
-        }
         count = ist_ep_served(op, first);
         IST_EACH_LANE (coop, i, count) {
             uint32_t peer = first + i * op->blocks;
@@ -554,7 +552,9 @@ IST_DEVICE_FN uint32_t ist_ep_first_owed(const ist_ep_op_view *op, uint32_t leas
 
 /* ---- the homes ---------------------------------------------------------------------------------- */
 
-/** Compares what the homes have sent with what they must have; a sync must follow. Lane-parallel. */
+/** Compares what the homes have sent with what they must have; a sync must follow. That it is of this
+ *  operation, the flag has said: a home writes nothing else before it has this rank's report, unless it
+ *  has given this rank up. Lane-parallel. */
 IST_DEVICE_FN void ist_ep_judge_homes(ist_coop *coop, const ist_ep_op_view *op,
                                       const ist_ep_sum_desk *desk)
 {
@@ -564,13 +564,11 @@ IST_DEVICE_FN void ist_ep_judge_homes(ist_coop *coop, const ist_ep_op_view *op,
         const ist_ep_head *head = (const ist_ep_head *)(const void *)ist_ep_at(
             op, op->base + op->args->at.meta + home * op->args->at.meta_bytes);
         if (ist_ep_desk_homes(op, desk)[home] == IST_WAIT_DONE) {
-            uint64_t tag = ist_load_u64(coop, &head->tag, IST_RELAXED, IST_SCOPE_SYSTEM);
             uint64_t of = ist_load_u64(coop, &head->shape, IST_RELAXED, IST_SCOPE_SYSTEM);
             uint64_t asked = ist_load_u64(coop, &head->offset, IST_RELAXED, IST_SCOPE_SYSTEM);
             uint32_t rows = ist_load_u32(coop, &head->rows, IST_RELAXED, IST_SCOPE_SYSTEM);
-            int whole =
-                tag == op->tag && (desk->peers[home].refused ||
-                                   rows == desk->peers[home + 1u].start - desk->peers[home].start);
+            int whole = desk->peers[home].refused ||
+                        rows == desk->peers[home + 1u].start - desk->peers[home].start;
             ist_ep_desk_homes(op, desk)[home] = of != shape || asked != dispatch
                                                     ? (uint8_t)IST_EP_RESULT_SHAPE
                                                 : whole ? (uint8_t)IST_WAIT_DONE
@@ -590,36 +588,35 @@ IST_DEVICE_FN int ist_ep_homes_differ(const ist_ep_op_view *op, const uint8_t *h
     return differ;
 }
 
-/** Block 0: waits on, gives up, drops who does not fit, and says so. @return ist_wire_outcome.
- *  Collective. */
+/** Block 0: waits on, gives up, drops who does not fit, and says so, in a word that orders nothing: the
+ *  others acquire the flags of those they serve by themselves. @return ist_wire_outcome. Collective. */
 IST_DEVICE_RARE_FN uint32_t ist_ep_settle(ist_coop *coop, ist_ep_op_view op, ist_ep_sum_desk desk,
                                           ist_ep_late late)
 {
     uint32_t outcome = ist_ep_begin_receive(coop, &op, &late, ist_ep_desk_homes(&op, &desk));
     if ((outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) == 0) {
         ist_ep_judge_homes(coop, &op, &desk);
-        outcome |= ist_ep_reject(coop, &op, ist_ep_desk_homes(&op, &desk));
+        outcome |=
+            ist_ep_reject(coop, &op, ist_ep_desk_homes(&op, &desk)); /* it ends with a sync */
     }
-    ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         ist_store_u64(coop, &op.state->settled, op.tag << IST_EP_SETTLED_BITS | outcome,
-                      IST_RELEASE, IST_SCOPE_DEVICE);
+                      IST_RELAXED, IST_SCOPE_DEVICE);
     }
     return outcome;
 }
 
 /** What block 0 has settled in this launch. @return ist_wire_outcome, or IST_WIRE_MORE: nothing yet.
- *  Collective. */
+ *  A sync must follow before anybody writes `now`. Collective. */
 IST_DEVICE_FN uint32_t ist_ep_settled(ist_coop *coop, const ist_ep_op_view *op)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op->room);
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
-        head->now = ist_load_u64(coop, &op->state->settled, IST_ACQUIRE, IST_SCOPE_DEVICE);
+        head->now = ist_load_u64(coop, &op->state->settled, IST_RELAXED, IST_SCOPE_DEVICE);
     }
     ist_coop_sync(coop);
     uint64_t word = head->now;
-    ist_coop_sync(coop);
     return word >> IST_EP_SETTLED_BITS == op->tag << IST_EP_SETTLED_BITS >> IST_EP_SETTLED_BITS
                ? (uint32_t)word & ((1u << IST_EP_SETTLED_BITS) - 1u)
                : (uint32_t)IST_WIRE_MORE;
@@ -701,30 +698,18 @@ IST_DEVICE_FN void ist_ep_report(ist_coop *coop, const ist_ep_op_view *op,
 
 /* ---- as the home -------------------------------------------------------------------------------- */
 
-/** Who has reported, for operations that wait for nobody. Lane-parallel. */
-IST_DEVICE_FN void ist_ep_glance_reports(ist_coop *coop, const ist_ep_op_view *op, uint8_t *results)
-{
-    ist_wire_channel report = ist_ep_flag_of(op, IST_EP_ACK);
-    IST_EACH_LANE (coop, peer, op->ranks) {
-        uint64_t word = ist_load_u64(coop, ist_wire_word(coop, op->dev, report.words, peer),
-                                     IST_ACQUIRE, IST_SCOPE_SYSTEM);
-        results[peer] = word == op->tag ? (uint8_t)IST_WAIT_DONE : (uint8_t)IST_WAIT_MASKED;
-    }
-}
-
 /** Phase 7, block 0 by itself. Collective. */
 IST_DEVICE_RARE_FN void ist_ep_reports_decide_apart(ist_coop *coop, ist_ep_op_view op,
                                                     ist_ep_late late, uint32_t outcome)
 {
     uint8_t *results = ist_ep_results(coop, op.room);
     uint32_t failed = outcome & (IST_WIRE_LOST | IST_EP_MIXED);
-    if (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) {
-        ist_coop_sync(coop); /* nothing counts */
-    } else if (failed != 0 && !ist_wire_tolerant(op.dev)) {
-        ist_ep_glance_reports(coop, &op, results);
-    } else if (late.waited) {
+    int counts = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) == 0;
+    if (counts && failed != 0 && !ist_wire_tolerant(op.dev)) { /* it waits for nobody any more */
+        (void)ist_ep_await_slice(coop, &op, IST_EP_ACK, late.start, results);
+    } else if (counts && late.waited) {
         outcome |= ist_ep_await_on(coop, op, IST_EP_ACK, late.start, results);
-    } else {
+    } else if (counts) {
         outcome |= ist_ep_await_peers(coop, &op, IST_EP_ACK, results);
     }
     ist_ep_publish(coop, &op, results, outcome);
@@ -760,8 +745,7 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_reports_adopt(ist_coop *coop, ist_ep_o
         ist_ep_reports_catch_up(coop, op, word) != IST_WAIT_DONE) {
         word = 0;
     }
-    ist_coop_sync(coop);
-    decision = ist_ep_decision_of(word);
+    decision = ist_ep_decision_of(word); /* behind a sync: of the waits, or of ist_ep_publish() */
     IST_EACH_LANE (coop, peer, op.ranks) {
         uint64_t in = decision.here ? word >> peer
                                     : ist_load_u64(coop, verdict + peer / 64u, IST_RELAXED,
@@ -954,6 +938,7 @@ IST_DEVICE_FN void ist_ep_glance_notices(ist_coop *coop, const ist_ep_op_view *o
 IST_DEVICE_RARE_FN uint32_t ist_ep_reduced_missing(ist_coop *coop, ist_ep_op_view op)
 {
     uint8_t *results = ist_ep_results(coop, op.room);
+    ist_point(coop, "ep.reduced.missing");
     uint32_t outcome = ist_ep_settled(coop, &op);
     outcome = outcome == IST_WIRE_MORE ? (uint32_t)IST_WIRE_DONE : outcome;
     ist_ep_notify_silent(coop, op, results);

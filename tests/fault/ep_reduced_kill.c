@@ -2,8 +2,8 @@
 /*
  * Goal: a rank that dies anywhere in the reduced combine is missed, named, and gone on without; no
  * output that is presented as complete has a wrong byte, nobody waits for ever. Method: the drill of
- * the strict combine; every rank is killed at every named point, at every operation of the device, and
- * stopped for longer than a deadline at every point. `--every N` takes every Nth operation.
+ * the strict combine; every rank is killed at every named point, and at every operation of the device;
+ * a second one dies while the first is missed. `--every N` takes every Nth operation.
  */
 #include "ep_drill.h"
 
@@ -107,6 +107,55 @@ static void a_rank_dies_at_any_operation(void **state)
     assert_int_equal(failures, 0);
 }
 
+/* ---- who is missing -------------------------------------------------------------------------------- */
+
+/* An operation in which all went well does not ask who is missing, and why. */
+static void nobody_is_missing(void **state)
+{
+    uint32_t failures = 0;
+    (void)state;
+    for (uint32_t blocks = 1; blocks < 4; ++blocks) {
+        ep_drill drill = drill_of(blocks, 0);
+        assert_true(ep_drill_init(&drill));
+        for (uint32_t rank = 0; rank < drill.shape.rank_count; ++rank) {
+            bool hit = true;
+            ist_fault fault = kill_of(rank, 1, "ep.reduced.missing");
+            failures += ep_drill_survives(&drill, &fault, &hit) && !hit ? 0 : 1;
+        }
+        ep_drill_fini(&drill);
+    }
+    assert_int_equal(failures, 0);
+}
+
+/* A rank dies while it finds out who is missing, as another one does. */
+static void a_rank_dies_over_another(void **state)
+{
+    uint32_t failures = 0;
+    (void)state;
+    for (uint32_t blocks = 1; blocks < 4; ++blocks) {
+        ep_drill drill = drill_of(blocks, blocks % 2 * 2);
+        assert_true(ep_drill_init(&drill));
+        for (uint32_t rank = 0; rank < drill.shape.rank_count; ++rank) {
+            uint32_t other = (rank + blocks) % drill.shape.rank_count;
+            ist_fault first = kill_of(other, 1, "ep.reduced.begin");
+            ist_fault second = kill_of(rank, 1, "ep.reduced.missing");
+            ist_fault_plan *plan = ep_drill_plan(&first);
+            ep_drill_run run;
+            assert_non_null(plan);
+            assert_int_equal(ist_fault_plan_add(plan, &second), IST_OK);
+            ep_drill_run_once(&drill, plan, &run);
+            if (run.result.lost_count != 2 ||
+                !ep_drill_is_survived(&run, UINT64_C(1) << rank | UINT64_C(1) << other)) {
+                ep_drill_tell(&run, plan);
+                ++failures;
+            }
+            ist_fault_plan_close(plan);
+        }
+        ep_drill_fini(&drill);
+    }
+    assert_int_equal(failures, 0);
+}
+
 /* ---- without a mask ------------------------------------------------------------------------------ */
 
 static bool fails_cleanly(ep_drill_run *run, uint32_t victim)
@@ -163,6 +212,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_dies_at_any_point),
         cmocka_unit_test(a_rank_dies_at_any_operation),
+        cmocka_unit_test(nobody_is_missing),
+        cmocka_unit_test(a_rank_dies_over_another),
         cmocka_unit_test(a_rank_dies_where_nobody_has_a_mask),
     };
     ist_test_init(argc, argv);
