@@ -10,7 +10,7 @@ typedef struct fake_cuda_tally {
     unsigned dependent;   /* programmatically, on what lies before them in the stream */
     unsigned cooperative; /* all blocks at once */
     unsigned late;        /* of all: on streams that do not have the highest priority */
-    unsigned waits;       /* of all: that lack local memory, for which the driver stops the device */
+    unsigned waits; /* of all: that lack local memory, for which the driver stops the device */
 } fake_cuda_tally;
 
 /* Of this thread so far; a graph's count when it is launched. */
