@@ -204,6 +204,9 @@ static void sim_explore_end_world(sim_world *world)
 static bool sim_explore_time(sim_world *world)
 {
     sim_explore *explore = world->explore;
+    if (world->links_changed) { /* transfers in front of a link that was dead */
+        sim_transfers_arm(world);
+    }
     sim_heap_skip_stale(world);
     if (!explore->closing) {
         sim_waits_shape(explore);
