@@ -17,7 +17,8 @@
  */
 #include "ep_wire.h"
 
-/** Zeroes the words, accounts and signals of some channels. Collective. */
+/** Zeroes the words, accounts and signals of some channels; a sync must follow before any of them is
+ *  used. Collective. */
 IST_DEVICE_FN void ist_ep_reset_channels(ist_coop *coop, const ist_ep_clean_args *args,
                                          uint32_t first, uint32_t count)
 {
@@ -26,7 +27,6 @@ IST_DEVICE_FN void ist_ep_reset_channels(ist_coop *coop, const ist_ep_clean_args
     ist_wire_reset_words(coop, args->dev, channel.words, count);
     ist_row_fill(coop, ist_wire_word(coop, args->dev, channel.sent, 0), 0, bytes);
     ist_wire_reset_signals(coop, args->dev, channel.signal_first, count);
-    ist_coop_sync(coop);
 }
 
 IST_KERNEL(ep_clean_begin, ist_ep_clean_args)
@@ -34,7 +34,8 @@ IST_KERNEL(ep_clean_begin, ist_ep_clean_args)
     ist_ep_reset_channels(coop, args, ist_ep_channel_count(&args->geometry) - 2u, 2);
 }
 
-/** Raises a flag at all active ranks and waits for theirs. @return ist_wire_outcome. Collective. */
+/** Raises a flag at all active ranks and waits for theirs: begins with a sync, and raises behind
+ *  another. @return ist_wire_outcome. Collective. */
 IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args *args,
                                          uint32_t channel, uint64_t position)
 {
@@ -53,7 +54,7 @@ IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args
     return ist_wire_wait(coop, &wire, &want, ist_ep_results(coop, ist_dev_rank_count(dev)));
 }
 
-/** Phase 2. Collective. */
+/** Phase 2; the meeting that follows begins with a sync. Collective. */
 IST_DEVICE_FN void ist_ep_restart(ist_coop *coop, const ist_ep_clean_args *args)
 {
     const ist_dev_comm *dev = args->dev;
@@ -72,7 +73,6 @@ IST_DEVICE_FN void ist_ep_restart(ist_coop *coop, const ist_ep_clean_args *args)
             ist_store_u64(coop, words + i, 0, IST_RELAXED, IST_SCOPE_SYSTEM);
         }
     }
-    ist_coop_sync(coop);
 }
 
 /** Errors that the network reported before are no reason to give a peer up again. Lane-parallel. */
@@ -83,7 +83,6 @@ IST_DEVICE_FN void ist_ep_forgive(ist_coop *coop, const ist_dev_comm *dev)
             ist_gin_peer_clear(coop, dev, peer);
         }
     }
-    ist_coop_sync(coop);
 }
 
 IST_KERNEL(ep_clean, ist_ep_clean_args)
