@@ -664,8 +664,8 @@ IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args 
     if (common->layout == IST_EP_RANK_MAJOR) {
         ist_ep_deliver_entries(coop, args, op, batch);
     }
-    ist_coop_sync(
-        coop); /* all was read before stamps are compared, and is there before zeros are */
+    /* All was read before stamps are compared, and is there before zeros are. */
+    ist_coop_sync(coop);
     if (on_network) {
         ist_ep_recheck(coop, args, op, batch);
     }
