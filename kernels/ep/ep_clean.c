@@ -2,12 +2,13 @@
 /*
  * Realignment of a group after its ranks have been re-admitted. One block.
  *
- * ep_clean_begin, before the communicator's clean: zeroes the drain and close channels here.
+ * ep_clean_begin, before the communicator's clean: zeroes accounts and signals of the drain and close
+ * channels here.
  *
  * ep_clean, after it (the mask and its generation are the new ones):
  *   1 drain   raise the drain flag at all active ranks, wait for theirs. The signal is strong and
  *             on the context of all that the peer sends, so everything sent before has arrived
- *   2 reset   numbers, slots, flags, signals and accounts of operations, and words whose tags are
+ *   2 reset   numbers, slots, signals and accounts of operations, and words whose tags are
  *             operation numbers alone
  *   3 close   raise the close flag, wait: nobody sends for the first operation of the new
  *             generation before all have reset; look for notices
@@ -17,16 +18,15 @@
  */
 #include "ep_wire.h"
 
-/** Zeroes the words, accounts and signals of some channels. Collective. */
+/** Zeroes the accounts and signals of some channels; a sync must follow before any of them is used. Words
+ *  stay: tags carry the generation, which a clean changes, so that none of before equals one. Collective. */
 IST_DEVICE_FN void ist_ep_reset_channels(ist_coop *coop, const ist_ep_clean_args *args,
                                          uint32_t first, uint32_t count)
 {
     uint64_t bytes = 8u * (uint64_t)count * args->geometry.rank_count;
     ist_wire_channel channel = ist_ep_channel(&args->geometry, &args->at, first);
-    ist_wire_reset_words(coop, args->dev, channel.words, count);
     ist_row_fill(coop, ist_wire_word(coop, args->dev, channel.sent, 0), 0, bytes);
     ist_wire_reset_signals(coop, args->dev, channel.signal_first, count);
-    ist_coop_sync(coop);
 }
 
 IST_KERNEL(ep_clean_begin, ist_ep_clean_args)
@@ -34,7 +34,8 @@ IST_KERNEL(ep_clean_begin, ist_ep_clean_args)
     ist_ep_reset_channels(coop, args, ist_ep_channel_count(&args->geometry) - 2u, 2);
 }
 
-/** Raises a flag at all active ranks and waits for theirs. @return ist_wire_outcome. Collective. */
+/** Raises a flag at all active ranks and waits for theirs: begins with a sync, and raises behind
+ *  another. @return ist_wire_outcome. Collective. */
 IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args *args,
                                          uint32_t channel, uint64_t position)
 {
@@ -43,7 +44,7 @@ IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args
     uint8_t *marks = ist_wire_marks_of(coop, ist_dev_rank_count(dev));
     ist_wire_want want;
     want.channel = ist_ep_channel(&args->geometry, &args->at, channel);
-    want.tag = ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS | (channel + 1u);
+    want.tag = ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS; /* a channel a meeting */
     want.position = position;
     want.deadline_ns = args->deadline_ns;
     want.operation = IST_DEV_OP_EP_CLEAN;
@@ -53,7 +54,7 @@ IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args
     return ist_wire_wait(coop, &wire, &want, ist_ep_results(coop, ist_dev_rank_count(dev)));
 }
 
-/** Phase 2. Collective. */
+/** Phase 2; the meeting that follows begins with a sync. Collective. */
 IST_DEVICE_FN void ist_ep_restart(ist_coop *coop, const ist_ep_clean_args *args)
 {
     const ist_dev_comm *dev = args->dev;
@@ -72,7 +73,6 @@ IST_DEVICE_FN void ist_ep_restart(ist_coop *coop, const ist_ep_clean_args *args)
             ist_store_u64(coop, words + i, 0, IST_RELAXED, IST_SCOPE_SYSTEM);
         }
     }
-    ist_coop_sync(coop);
 }
 
 /** Errors that the network reported before are no reason to give a peer up again. Lane-parallel. */
@@ -83,7 +83,6 @@ IST_DEVICE_FN void ist_ep_forgive(ist_coop *coop, const ist_dev_comm *dev)
             ist_gin_peer_clear(coop, dev, peer);
         }
     }
-    ist_coop_sync(coop);
 }
 
 IST_KERNEL(ep_clean, ist_ep_clean_args)

@@ -192,13 +192,13 @@ IST_DEVICE_FN const uint8_t *ist_ep_owed_row(const ist_ep_op_args *args, const i
     return args->rows + place * args->row_bytes;
 }
 
-/** Finds and numbers the entries of a batch. @return how many. Collective. */
+/** Finds and numbers the entries of a batch; ends with the sync of the scan. @return how many.
+ *  Collective. */
 IST_DEVICE_FN uint32_t ist_ep_find_owed(ist_coop *coop, const ist_ep_op_view *op,
                                         const ist_ep_owed *owed)
 {
     const ist_ep_op_args *args = op->args;
     uint32_t local = ist_ep_count_of(&args->geometry, op->rank);
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, owed->count * args->topk) {
         uint32_t row = owed->first + i / args->topk;
         uint32_t k = i % args->topk;
@@ -209,9 +209,7 @@ IST_DEVICE_FN uint32_t ist_ep_find_owed(ist_coop *coop, const ist_ep_op_view *op
         owed->numbers[i] = owed->entries[i].from != NULL;
     }
     ist_coop_sync(coop);
-    uint32_t total = ist_coop_scan(coop, owed->numbers, owed->count * args->topk);
-    ist_coop_sync(coop);
-    return total;
+    return ist_coop_scan(coop, owed->numbers, owed->count * args->topk);
 }
 
 /** Stamps of a batch: zero, or what the home expects. Lane-parallel. */
@@ -287,7 +285,7 @@ IST_DEVICE_FN void ist_ep_pay(ist_coop *coop, const ist_ep_op_view *op, const is
         uint32_t found = ist_ep_find_owed(coop, op, &owed);
         ist_ep_put_owed(coop, op, &owed);
         owed.message += found * args->at.message_bytes;
-        ist_coop_sync(coop);
+        ist_coop_sync(coop); /* the next batch lies in the same scratch */
     }
 }
 
@@ -424,7 +422,8 @@ IST_DEVICE_FN void ist_ep_check_entries(ist_coop *coop, const ist_ep_op_view *op
     }
 }
 
-/** Phase 4, block 0 by itself: heads, which are kept as they are checked, and stamps. Collective. */
+/** Phase 4, block 0 by itself: heads, which are kept as they are checked, and stamps. What follows,
+ *  ist_ep_reject(), syncs before it reads the results. Collective. */
 IST_DEVICE_FN void ist_ep_check_experts(ist_coop *coop, const ist_ep_op_view *op,
                                         const ist_ep_plan *plan, uint8_t *results)
 {
@@ -450,7 +449,6 @@ IST_DEVICE_FN void ist_ep_check_experts(ist_coop *coop, const ist_ep_op_view *op
     if (op->network) {
         ist_ep_check_entries(coop, op, plan, results);
     }
-    ist_coop_sync(coop);
 }
 
 /** Phase 4, block 0 by itself. Collective. */
@@ -822,11 +820,10 @@ IST_DEVICE_FN uint32_t ist_ep_sums_broke(ist_coop *coop, const ist_ep_op_view *o
     if (!op->network) {
         return 0;
     }
-    ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         *sums->again = 0;
     }
-    ist_coop_sync(coop);
+    ist_coop_sync(coop); /* all lanes have read the rows */
     IST_EACH_LANE (coop, i, sums->tokens * op->args->topk) {
         uint64_t entry = ist_ep_entry_of(op->args, sums, i);
         uint32_t peer = sums->owed[i].peer;
@@ -891,8 +888,7 @@ IST_DEVICE_FN int ist_ep_sum_share(ist_coop *coop, const ist_ep_combine_args *ar
             return 0;
         }
         ist_ep_sums_begin(&args->op, &sums, sums.first + sums.tokens * sums.stride);
-        if (sums.tokens != 0) {
-            ist_coop_sync(coop);
+        if (sums.tokens != 0) { /* what it overwrites was last read before a sync of the sum */
             ist_ep_look_up(coop, args, op, plan, &sums);
         }
     }

@@ -253,7 +253,8 @@ IST_DEVICE_FN void ist_ep_send_all(ist_coop *coop, const ist_ep_dispatch_args *a
 
 /* ---- receive: decide -------------------------------------------------------------------------- */
 
-/** Metadata of `count` sources into scratch or this block's work memory. Collective. */
+/** Metadata of `count` sources into scratch or this block's work memory: begins with a sync, as lanes may
+ *  still read what lies there, and ends with one. Collective. */
 IST_DEVICE_FN void ist_ep_fetch(ist_coop *coop, const ist_ep_op_view *op,
                                 const ist_ep_cursor *cursor, const uint8_t *from, uint32_t first,
                                 uint32_t count)
@@ -305,12 +306,8 @@ IST_DEVICE_FN ist_ep_cursor ist_ep_cursor_open(ist_coop *coop, const ist_ep_op_v
         cursor.run = (uint32_t *)(void *)(cursor.records + args->at.meta_bytes);
         cursor.chunk = 1;
     }
-    if (!here) {
-        ist_coop_sync(coop);
-        IST_EACH_LANE (coop, expert, cursor.local) {
-            cursor.run[expert] = 0;
-        }
-        ist_coop_sync(coop);
+    IST_EACH_LANE (coop, expert, here ? 0u : cursor.local) { /* and only this lane adds to it */
+        cursor.run[expert] = 0;
     }
     return cursor;
 }
@@ -358,7 +355,8 @@ IST_DEVICE_FN void ist_ep_check_stamps(ist_coop *coop, const ist_ep_op_view *op,
     }
 }
 
-/** Phase 4: compares what came with what must have come; rows by source. Collective. */
+/** Phase 4: compares what came with what must have come; rows by source. What follows,
+ *  ist_ep_reject(), syncs before it reads the results. Collective. */
 IST_DEVICE_FN void ist_ep_check_sources(ist_coop *coop, const ist_ep_op_view *op,
                                         const ist_ep_cursor *cursor, uint8_t *results)
 {
@@ -389,15 +387,14 @@ IST_DEVICE_FN void ist_ep_check_sources(ist_coop *coop, const ist_ep_op_view *op
             ist_ep_check_stamps(coop, op, peer, cursor->rows[peer], results);
         }
     }
-    ist_coop_sync(coop);
 }
 
-/** Rows of lower ranks, by source, into the handle. Collective. */
+/** Rows of lower ranks, by source, into the handle; behind a sync after the results were written.
+ *  Collective. */
 IST_DEVICE_FN void ist_ep_sum_rows(ist_coop *coop, const ist_ep_op_view *op,
                                    const ist_ep_cursor *cursor, const uint8_t *results, int none)
 {
     uint32_t ranks = op->ranks;
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, ranks) {
         if (none || results[peer] != IST_WAIT_DONE) {
             cursor->rows[peer] = 0;
@@ -405,7 +402,6 @@ IST_DEVICE_FN void ist_ep_sum_rows(ist_coop *coop, const ist_ep_op_view *op,
     }
     ist_coop_sync(coop);
     uint32_t total = ist_coop_scan(coop, cursor->rows, ranks);
-    ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         cursor->rows[ranks] = total;
     }
@@ -578,12 +574,12 @@ IST_DEVICE_FN void ist_ep_place(ist_coop *coop, const ist_ep_dispatch_args *args
     }
 }
 
-/** Network rows and weights once more: whose stamp changed under the copy is bad. Collective. */
+/** Network rows and weights once more, behind a sync after they were copied: whose stamp changed under
+ *  the copy is bad. Collective. */
 IST_DEVICE_FN void ist_ep_recheck(ist_coop *coop, const ist_ep_dispatch_args *args,
                                   const ist_ep_op_view *op, const ist_ep_batch *batch)
 {
     uint64_t weights = op->base + args->op.at.weights + batch->source * args->op.at.weights_bytes;
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, batch->count) {
         const uint32_t *desc =
             (const uint32_t *)(const void *)(batch->descs + i * args->op.in.desc_bytes);
@@ -668,14 +664,12 @@ IST_DEVICE_FN void ist_ep_take_batch(ist_coop *coop, const ist_ep_dispatch_args 
     if (common->layout == IST_EP_RANK_MAJOR) {
         ist_ep_deliver_entries(coop, args, op, batch);
     }
+    /* All was read before stamps are compared, and is there before zeros are. */
+    ist_coop_sync(coop);
     if (on_network) {
         ist_ep_recheck(coop, args, op, batch);
-    } else if (batch->from == NULL) {
-        ist_coop_sync(coop); /* the weights that zeros replace are there */
     }
-    if (on_network || batch->from == NULL) {
-        ist_ep_zero_bad(coop, args, *batch);
-    }
+    ist_ep_zero_bad(coop, args, *batch);
 }
 
 /** Phase 6, decided apart, for the rows [begin, end) of a source. Collective. */
@@ -988,19 +982,20 @@ IST_DEVICE_FN void ist_ep_place_picked(ist_coop *coop, const ist_ep_dispatch_arg
             desk->rows->places[i] = here ? topk : 0;
             desk->rows->bad[i] = !here;
             if (!here) {
+                desk->parts[2u * i + 1u].bytes = 0; /* of its weights zeros alone are written */
                 ist_ep_break(coop, op, source);
             }
         }
     }
 }
 
-/** Picked rows that are not there are zeros, and so are their weights. Collective. */
+/** Picked rows that are not there are zeros, and so are their weights; nobody else writes to these places.
+ *  Collective. */
 IST_DEVICE_RARE_FN void ist_ep_zero_picked(ist_coop *coop, const ist_ep_dispatch_args *args,
                                            ist_ep_desk desk, uint32_t count)
 {
     uint32_t topk = args->op.topk;
     void *const *to = (void *const *)(desk.rows + 1);
-    ist_coop_sync(coop);
     IST_ROLLED
     for (uint32_t n = 0; n < count * topk; ++n) {
         if (desk.rows->bad[n / topk] && to[n] != NULL) {
@@ -1010,7 +1005,7 @@ IST_DEVICE_RARE_FN void ist_ep_zero_picked(ist_coop *coop, const ist_ep_dispatch
     IST_ROLLED
     for (uint32_t i = 0; args->op.layout == IST_EP_RANK_MAJOR && i < count; ++i) {
         if (desk.rows->bad[i]) {
-            ist_row_fill(coop, desk.parts[2u * i + 1u].dst, 0, desk.parts[2u * i + 1u].bytes);
+            ist_row_fill(coop, desk.parts[2u * i + 1u].dst, 0, 4u * (uint64_t)topk);
         }
     }
 }
@@ -1114,7 +1109,6 @@ IST_DEVICE_RARE_FN void ist_ep_keep_late(ist_coop *coop, const ist_ep_dispatch_a
     ist_ep_cursor cursor = ist_ep_cursor_open(coop, &op, 0);
     uint32_t count = 0;
     ist_row_copy(coop, cursor.rows, common->handle + common->in.received, 4u * (op.ranks + 1u));
-    ist_coop_sync(coop);
     IST_ROLLED
     for (uint32_t first = 0; first < op.ranks; first += count) {
         count = ist_ep_chunk_count(&op, &cursor, first);
@@ -1130,11 +1124,9 @@ IST_DEVICE_RARE_FN void ist_ep_keep_late(ist_coop *coop, const ist_ep_dispatch_a
         }
         ist_coop_sync(coop);
         ist_row_copy(coop, ist_ep_kept_meta(&op) + first * bytes, cursor.records, count * bytes);
-        ist_coop_sync(coop);
     }
     ist_ep_keep_totals(coop, &op, &cursor);
     ist_ep_count(coop, args, &op, &cursor);
-    ist_coop_sync(coop);
 }
 
 /** Phase 8: what the combine needs of this dispatch. Collective. */

@@ -9,10 +9,12 @@
  *   4 rows      the first k of every (token, rank), and its ordinal among the rows for that rank
  *   5 offsets   rows by rank, entries by expert within a rank
  *   6 describe  one descriptor a row, ordered by (rank, token): what the receiver needs of it
- *   7 report    the head of the handle, then the answer for the host
+ *   7 report    the head of the handle, and the answer for the host
  *
  * Handle memory belongs to this block alone until the kernel ends, so it is read and written
- * plainly; the coop syncs between phases. Later kernels of the stream see it as constant.
+ * plainly; between phases that read what other lanes wrote lies a sync, of the text or of a primitive:
+ * ranking by key and the scan end with one. Later kernels of the stream see it as constant, and the
+ * host looks when this one has ended, so nothing is released here.
  */
 #include "ep_wire.h"
 
@@ -76,7 +78,7 @@ IST_DEVICE_FN int32_t ist_ep_judge_id(const ist_ep_route_args *args, uint32_t en
     return IST_OK;
 }
 
-/** Phase 2. Collective. */
+/** Phase 2; `bad` is the elected lane's afterwards. Syncs before it reads the ids. Collective. */
 IST_DEVICE_FN void ist_ep_check_ids(ist_coop *coop, const ist_ep_route_args *args,
                                     const ist_ep_tables *t, ist_ep_bad *bad)
 {
@@ -105,7 +107,6 @@ IST_DEVICE_FN void ist_ep_check_ids(ist_coop *coop, const ist_ep_route_args *arg
         bad->status = ist_ep_judge_id(args, entry);
         bad->id = ist_ep_given_id(args, entry);
     }
-    ist_coop_sync(coop);
 }
 
 IST_DEVICE_FN uint32_t ist_ep_rank_of(const ist_ep_route_args *args, int32_t expert)
@@ -126,7 +127,7 @@ IST_DEVICE_FN uint32_t ist_ep_first_entry(const ist_ep_route_args *args, const i
     return first;
 }
 
-/** Phase 4. Collective. */
+/** Phase 4; a sync must follow before rows are read that do not begin at their entry. Collective. */
 IST_DEVICE_FN void ist_ep_number_rows(ist_coop *coop, const ist_ep_route_args *args,
                                       const ist_ep_tables *t)
 {
@@ -139,13 +140,11 @@ IST_DEVICE_FN void ist_ep_number_rows(ist_coop *coop, const ist_ep_route_args *a
     }
     ist_coop_sync(coop);
     ist_coop_rank_by_key(coop, t->key, entries, t->row, t->send_count, args->geometry.rank_count);
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, i, entries) {
         if (t->idx[i] >= 0 && t->key[i] < 0) {
             t->row[i] = t->row[ist_ep_first_entry(args, t, i)];
         }
     }
-    ist_coop_sync(coop);
 }
 
 /** Phase 5. Collective. */
@@ -167,7 +166,6 @@ IST_DEVICE_FN void ist_ep_sum_up(ist_coop *coop, const ist_ep_route_args *args,
     }
     ist_coop_sync(coop);
     uint32_t total = ist_coop_scan(coop, sums, ranks);
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, rank, ranks) {
         t->send_offset[rank] = sums[rank];
     }
@@ -198,7 +196,7 @@ IST_DEVICE_FN void ist_ep_describe(const ist_ep_route_args *args, const ist_ep_t
     }
 }
 
-/** Phase 7. Collective. */
+/** Phase 7, by the elected lane; the host reads the answer when the kernel has ended. Lane-parallel. */
 IST_DEVICE_FN void ist_ep_report_route(ist_coop *coop, const ist_ep_route_args *args,
                                        const ist_ep_bad *bad)
 {
@@ -228,7 +226,7 @@ IST_DEVICE_FN void ist_ep_report_route(ist_coop *coop, const ist_ep_route_args *
         ist_store_u32(coop, &report->k, bad->entry % args->topk, IST_RELAXED, IST_SCOPE_SYSTEM);
         ist_store_u64(coop, (uint64_t *)&report->id, (uint64_t)bad->id, IST_RELAXED,
                       IST_SCOPE_SYSTEM);
-        ist_store_u64(coop, &report->update, args->update, IST_RELEASE, IST_SCOPE_SYSTEM);
+        ist_store_u64(coop, &report->update, args->update, IST_RELAXED, IST_SCOPE_SYSTEM);
     }
 }
 
@@ -241,10 +239,8 @@ IST_KERNEL(ep_route, ist_ep_route_args)
     if (entries != 0) {
         ist_row_copy(coop, args->handle + args->in.ids, args->topk_idx, entries * id_bytes);
     }
-    ist_coop_sync(coop);
     ist_ep_check_ids(coop, args, &t, bad);
     ist_coop_rank_by_key(coop, t.idx, entries, t.ordinal, t.entries, args->geometry.expert_count);
-    ist_coop_sync(coop);
     ist_ep_number_rows(coop, args, &t);
     ist_ep_sum_up(coop, args, &t);
     IST_EACH_LANE (coop, i, entries) {
@@ -252,6 +248,5 @@ IST_KERNEL(ep_route, ist_ep_route_args)
             ist_ep_describe(args, &t, i);
         }
     }
-    ist_coop_sync(coop);
     ist_ep_report_route(coop, args, bad);
 }

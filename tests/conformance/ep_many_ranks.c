@@ -131,6 +131,15 @@ static void network(void **state)
     run_crowd(36, "36x1", 2, 36, 5);
 }
 
+/* A block serves a team in two turns, and the network after it. */
+static void large_teams(void **state)
+{
+    (void)state;
+    for (uint32_t flags = 0; flags < 2; ++flags) {
+        run_crowd(66, "2x33", 1, 66, flags);
+    }
+}
+
 /* Few ranks, so many experts that a chunk of metadata does not hold all of them. */
 static void many_experts(void **state)
 {
@@ -143,9 +152,9 @@ static void many_experts(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_team),     cmocka_unit_test(one_team_that_sums_first),
-        cmocka_unit_test(teams),        cmocka_unit_test(network),
-        cmocka_unit_test(many_experts),
+        cmocka_unit_test(one_team),    cmocka_unit_test(one_team_that_sums_first),
+        cmocka_unit_test(teams),       cmocka_unit_test(network),
+        cmocka_unit_test(large_teams), cmocka_unit_test(many_experts),
     };
     ist_test_init(argc, argv);
     return cmocka_run_group_tests_name("ep many ranks", tests, NULL, NULL);

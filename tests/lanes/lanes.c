@@ -112,12 +112,16 @@ typedef struct call_place {
     void *pc;
     bool row;    /* it moves rows */
     bool stamps; /* it stages rows behind a stamp */
+    bool checks; /* it compares one */
 } call_place;
 
 static call_place places[PLACES];
 
 /* Functions that stage rows behind a stamp, which they zero first. */
 static const char *const stamping[] = {"ist_ep_stage_puts", "ist_ep_put_owed"};
+
+/* And those that compare the stamp of what came. */
+static const char *const checking[] = {"ist_ep_stamp_is"};
 
 static bool is_one_of(void *pc, const char *const *names, size_t count)
 {
@@ -138,7 +142,8 @@ static call_place *place_of(void *pc)
         at = (at + 1u) % PLACES;
     }
     if (places[at].pc == NULL) {
-        places[at] = (call_place){.pc = pc, .stamps = is_one_of(pc, stamping, 2)};
+        places[at] = (call_place){
+            .pc = pc, .stamps = is_one_of(pc, stamping, 2), .checks = is_one_of(pc, checking, 1)};
     }
     return &places[at];
 }
@@ -184,20 +189,22 @@ static bool alone(void)
     return text != NULL && text[0] == '1';
 }
 
+static bool is_checked(const void *stamp);
+
 /* The first race ends the program. */
 __attribute__((visibility("default"))) void __tsan_on_report(void *report)
 {
     void *traces[2][LANE_FRAMES] = {{NULL}};
     int writes[2] = {0, 0};
+    void *address = NULL;
     for (unsigned long n = 0; n < 2; ++n) {
         int thread, size, atomic;
-        void *address;
         (void)__tsan_get_report_mop(report, n, &thread, &address, &size, &writes[n], &atomic,
                                     traces[n], LANE_FRAMES);
     }
     if ((writes[0] && writes[1] && write_the_same(traces[0][0], traces[1][0])) ||
         (is_tolerant(traces[0][0]) && is_tolerant(traces[1][0])) ||
-        (alone() && !in_one_block(report))) {
+        ((alone() || is_checked(address)) && !in_one_block(report))) {
         return;
     }
     (void)fprintf(stderr, "data race between lanes: no block sync lies between\n");
@@ -222,7 +229,8 @@ typedef struct lane {
     uint8_t *stack;
     struct lane_block *block;
     uint32_t number;
-    uint32_t syncs; /* how many it has entered */
+    uint32_t syncs; /* how many it has entered, */
+    uint32_t rows;  /* and how many calls that move rows */
     bool inside;    /* one whose other lanes are still to come */
     bool ended;
 } lane;
@@ -368,6 +376,7 @@ void lanes_run(ist_coop *coop, const void *args, void (*body)(ist_coop *coop, co
         each->block = block;
         each->number = i;
         each->syncs = 0;
+        each->rows = 0;
         each->inside = false;
         each->ended = false;
         each->context = make_fcontext(each->stack + LANE_STACK - 64, LANE_STACK - 64, lane_main);
@@ -520,12 +529,51 @@ static void source_is_stamped(const uint64_t *word, uint64_t value)
     from->zeroed = from->stamp == word && value == 0;
 }
 
+/*
+ * Stamps of what came by the network: compared once before the row behind is read, and once more after
+ * all lanes have read it. To the sanitizer a look at the stamp writes it, and whoever reads of the row
+ * reads it; of one block, as others compare when they have read what is theirs.
+ */
+static const void *checked[SOURCES];
+
+static const void **checked_at(const void *stamp)
+{
+    size_t at = ((uintptr_t)stamp * UINT64_C(0x9e3779b97f4a7c15) >> 40) % SOURCES;
+    for (size_t i = 0; i < 16u && checked[at] != NULL && checked[at] != stamp; ++i) {
+        at = (at + 1u) % SOURCES;
+    }
+    return &checked[at];
+}
+
+static bool is_checked(const void *stamp)
+{
+    return stamp != NULL && *checked_at(stamp) == stamp;
+}
+
+static bool stamp_is_checked(const void *word)
+{
+    bool tag = place_of(now->pc)->checks && ((uintptr_t)word & (STAMP_BYTES - 1u)) == 0;
+    if (tag) {
+        *checked_at(word) = word;
+    }
+    return tag;
+}
+
+static void row_is_read(const void *row)
+{
+    const uint8_t *stamp = (const uint8_t *)row - STAMP_BYTES;
+    if (is_checked(stamp)) {
+        reads(stamp, sizeof(uint64_t));
+    }
+}
+
 /* Another world: what was put in the last one says nothing about this one's memory. */
 static void sources_forget(uint64_t now_ns)
 {
     static uint64_t newest_ns;
     if (now_ns + LANE_LEAD_NS < newest_ns) {
         memset(sources, 0, sizeof(sources));
+        memset(checked, 0, sizeof(checked));
         newest_ns = 0;
     }
     newest_ns = now_ns > newest_ns ? now_ns : newest_ns;
@@ -534,6 +582,7 @@ static void sources_forget(uint64_t now_ns)
 static void row_begins(void)
 {
     place_of(now->pc)->row = true;
+    ++now->rows;
 }
 
 /* ---- calls of one lane ----------------------------------------------------------------------- */
@@ -586,7 +635,11 @@ uint64_t lanes_load_u64(ist_coop *coop, const uint64_t *word, ist_order order, i
 {
     uint64_t value;
     LANE_ENTER();
-    reads_word(word, 8, order);
+    if (stamp_is_checked(word)) {
+        writes((void *)(uintptr_t)word, 8);
+    } else {
+        reads_word(word, 8, order);
+    }
     LANE_CALL(order, value = ist_load_u64(coop, word, order, scope));
     return value;
 }
@@ -830,7 +883,13 @@ void *lanes_scratch(ist_coop *coop, uint32_t slot, uint32_t bytes)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Where this lane's part of a row begins: whole words, as some are others'. */
+/* This lane's part of a row. No call promises which part is whose: it is another one in each. */
+static uint32_t part_number(void)
+{
+    return (now->number + now->rows) % LANES;
+}
+
+/* Where a part of a row begins: whole words, as some are others'. */
 static uint64_t part_at(uint64_t bytes, uint32_t number)
 {
     return number == LANES ? bytes : bytes * number / LANES / 8u * 8u;
@@ -838,14 +897,15 @@ static uint64_t part_at(uint64_t bytes, uint32_t number)
 
 static void row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
 {
-    uint64_t from = part_at(bytes, now->number);
-    uint64_t count = part_at(bytes, now->number + 1u) - from;
+    uint64_t from = part_at(bytes, part_number());
+    uint64_t count = part_at(bytes, part_number() + 1u) - from;
     if (dst == NULL || src == NULL) { /* the simulator reports it */
         LANE_CALL(IST_RELAXED, ist_row_copy(coop, dst, src, bytes));
         return;
     }
     if (count != 0) {
         source_is_staged(dst);
+        row_is_read(src);
         reads((const uint8_t *)src + from, count);
         writes((uint8_t *)dst + from, count);
         LANE_CALL(IST_RELAXED,
@@ -922,8 +982,8 @@ void lanes_row_fill(ist_coop *coop, void *dst, uint8_t value, uint64_t bytes)
 {
     LANE_ENTER();
     row_begins();
-    uint64_t from = part_at(bytes, now->number);
-    uint64_t count = part_at(bytes, now->number + 1u) - from;
+    uint64_t from = part_at(bytes, part_number());
+    uint64_t count = part_at(bytes, part_number() + 1u) - from;
     if (count != 0) {
         writes((uint8_t *)dst + from, count);
         LANE_CALL(IST_RELAXED, ist_row_fill(coop, (uint8_t *)dst + from, value, count));
@@ -934,8 +994,8 @@ static void row_reduce(ist_coop *coop, void *dst, const void *const *src, const 
                        uint32_t count, uint64_t elements, ist_dtype dtype)
 {
     uint64_t width = dtype == IST_F32 ? 4u : 2u;
-    uint64_t from = part_at(elements, now->number);
-    uint64_t mine = part_at(elements, now->number + 1u) - from;
+    uint64_t from = part_at(elements, part_number());
+    uint64_t mine = part_at(elements, part_number() + 1u) - from;
     const void *parts[IST_ROW_TARGETS_MAX];
     reads(src, count * sizeof(*src)); /* of the lane itself, in a batch: nobody else's */
     reads(weight, weight == NULL ? 0 : count * sizeof(*weight));
@@ -944,6 +1004,7 @@ static void row_reduce(ist_coop *coop, void *dst, const void *const *src, const 
     }
     for (uint32_t i = 0; i < count; ++i) {
         parts[i] = (const uint8_t *)src[i] + from * width;
+        row_is_read(src[i]);
         reads(parts[i], mine * width);
     }
     writes((uint8_t *)dst + from * width, mine * width);
