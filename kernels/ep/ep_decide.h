@@ -171,20 +171,16 @@ typedef struct ist_ep_late {
 
 /**
  * Begins the receive half; nobody counts yet. @return ist_wire_outcome of the wait for the ready
- * flags. Collective.
+ * flags; `results` are nobody's where this rank is out. Begins with a sync; at its end each lane has
+ * written the results of its own ranks. Collective.
  */
 IST_DEVICE_FN uint32_t ist_ep_begin_receive(ist_coop *coop, const ist_ep_op_view *op,
                                             const ist_ep_late *late, uint8_t *results)
 {
     ist_wire wire = ist_ep_wire_of(op);
-    ist_coop_sync(coop);
     /* Notices that nobody has noted yet are found by the wait, if it lasts, and after the last read:
        looking for them here would cost every operation a chain of loads. */
     if (ist_wire_out(coop, &wire)) {
-        IST_EACH_LANE (coop, peer, op->ranks) {
-            results[peer] = IST_WAIT_MASKED;
-        }
-        ist_coop_sync(coop);
         return IST_WIRE_EVICTED;
     }
     uint32_t outcome = IST_WIRE_DONE;
@@ -196,7 +192,6 @@ IST_DEVICE_FN uint32_t ist_ep_begin_receive(ist_coop *coop, const ist_ep_op_view
             results[peer] = IST_EP_RESULT_LEFT;
         }
     }
-    ist_coop_sync(coop);
     return outcome;
 }
 
@@ -208,14 +203,14 @@ IST_DEVICE_FN int32_t ist_ep_reason(uint8_t result)
                                           : IST_ERR_REMOTE;
 }
 
-/** Drops the ranks that are not used though they came, and tells them. Collective. */
+/** Drops the ranks that are not used though they came, and tells them. A lane needs the results of its
+ *  own ranks; the marks were last read before a sync. Ends with a sync. Collective. */
 IST_DEVICE_RARE_FN void ist_ep_reject_marked(ist_coop *coop, ist_ep_op_view op,
                                              const uint8_t *results)
 {
     const ist_ep_layout_map *at = &op.args->at;
     ist_wire wire = ist_ep_wire_of(&op);
     uint8_t *marks = ist_wire_marks_of(coop, op.room);
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op.ranks) {
         int shape = results[peer] == IST_EP_RESULT_SHAPE;
         marks[peer] = results[peer] >= IST_EP_RESULT_BROKEN;
@@ -229,17 +224,16 @@ IST_DEVICE_RARE_FN void ist_ep_reject_marked(ist_coop *coop, ist_ep_op_view op,
                           shape ? ist_ep_shape(op.args) : op.tag, seen, 0);
         }
     }
-    ist_coop_sync(coop);
     ist_wire_notify(coop, &wire, marks);
 }
 
-/** As ist_ep_reject_marked(), if there are any. @return IST_EP_MIXED or 0. Collective. */
+/** As ist_ep_reject_marked(), if there are any. Looks at `results` behind a sync; ends with one. @return
+ *  IST_EP_MIXED or 0. Collective. */
 IST_DEVICE_FN uint32_t ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op,
                                      const uint8_t *results)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op->room);
-    ist_coop_sync(coop);
-    if (ist_coop_elect(coop)) {
+    if (ist_coop_elect(coop)) { /* last read before the syncs of a wait, or of a look for notices */
         head->lost = 0;
         head->waiting = 0;
     }
@@ -260,13 +254,13 @@ IST_DEVICE_FN uint32_t ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op,
     return mixed;
 }
 
-/** Makes known who takes part. Collective. */
+/** Makes known who takes part. A lane needs the results of its own ranks; all that the block wrote before
+ *  is released. Collective. */
 IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, uint8_t *results,
                                   uint32_t outcome)
 {
     uint64_t *verdict = (uint64_t *)(void *)ist_ep_at(op, op->args->at.verdict);
     int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) != 0;
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op->ranks) {
         results[peer] = !none && results[peer] == IST_WAIT_DONE; /* as marks */
     }
@@ -298,9 +292,7 @@ IST_DEVICE_RARE_FN uint64_t ist_ep_claim(ist_coop *coop, ist_ep_op_view op)
         head->now = before == op.before->decided_base ? mine : before;
     }
     ist_coop_sync(coop);
-    uint64_t word = head->now;
-    ist_coop_sync(coop);
-    return word;
+    return head->now; /* written next behind a sync, of a wait */
 }
 
 /* ---- every block -------------------------------------------------------------------------------- */
@@ -337,24 +329,23 @@ IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, 
     return decision->word != 0;
 }
 
-/** Waits for a decision that this block did not take part in. @return 0: aborted. Collective. */
+/** Waits for a decision that this block did not take part in, behind a sync. @return 0: aborted.
+ *  Collective. */
 IST_DEVICE_RARE_FN uint64_t ist_ep_await_decision(ist_coop *coop, ist_ep_op_view op)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op.room);
-    uint64_t claim = ist_ep_decision_number(&op) | IST_EP_DECIDED_APART;
-    uint64_t least = ist_ep_decision_number(&op);
-    uint64_t word = claim;
-    while (word == claim) { /* at most twice: the claim, then what follows it */
-        if (ist_ep_await_block(coop, &op, &op.state->decided, least) != IST_WAIT_DONE) {
-            return 0;
-        }
-        if (ist_coop_elect(coop)) {
-            head->now = ist_load_u64(coop, &op.state->decided, IST_ACQUIRE, IST_SCOPE_DEVICE);
-        }
-        ist_coop_sync(coop);
-        word = head->now;
-        least = claim + 1u;
-        ist_coop_sync(coop);
+    const uint64_t *decided = &op.state->decided;
+    if (ist_ep_await_block(coop, &op, decided, ist_ep_decision_number(&op)) != IST_WAIT_DONE) {
+        return 0;
+    }
+    if (ist_coop_elect(coop)) {
+        head->now = ist_load_u64(coop, decided, IST_RELAXED, IST_SCOPE_DEVICE);
+    }
+    ist_coop_sync(coop);
+    uint64_t word = head->now;         /* written next behind the sync that a wait begins with */
+    if (word & IST_EP_DECIDED_APART) { /* the load may have found more than the wait acquired */
+        word = ist_ep_word_apart(&op);
+        word = ist_ep_await_block(coop, &op, decided, word) == IST_WAIT_DONE ? word : 0;
     }
     return word;
 }
@@ -390,8 +381,8 @@ IST_DEVICE_FN ist_ep_decision ist_ep_decision_of(uint64_t word)
     return decision;
 }
 
-/** Takes over the decision of others, once there is one; of this block if it has decided alone.
- *  Collective. */
+/** Takes over the decision of others, once there is one, behind a sync; of this block if it has decided
+ *  alone, behind that of ist_ep_publish(). Collective. */
 IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view op, uint32_t alone)
 {
     uint64_t *verdict = ist_ep_verdict_of(coop, op.room);
@@ -401,7 +392,6 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view o
         ist_ep_catch_up(coop, op, word) != IST_WAIT_DONE) {
         word = 0;
     }
-    ist_coop_sync(coop);
     decision = ist_ep_decision_of(word);
     if (decision.here) {
         uint8_t *results = ist_ep_results(coop, op.room);
@@ -438,14 +428,13 @@ IST_DEVICE_FN int ist_ep_is_confirmed(ist_coop *coop, const ist_ep_op_view *op,
     return !pending || ist_wire_scratch_of(coop, op->room)->now == decision->word;
 }
 
-/** Both, for a block that has had no sync in between. Collective. */
+/** Both, for a block that has had no sync in between, but one since it has waited. Collective. */
 IST_DEVICE_FN int ist_ep_confirm(ist_coop *coop, const ist_ep_op_view *op,
                                  ist_ep_decision *decision)
 {
     if (!decision->pending) {
         return 1;
     }
-    ist_coop_sync(coop);
     ist_ep_note_found(coop, op, decision);
     ist_coop_sync(coop);
     return ist_ep_is_confirmed(coop, op, decision);
