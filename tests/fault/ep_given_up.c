@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: a rank that was given up says so at once, in the record of the operation in which it learns it,
+ * and whoever gives up, or leaves, tells exactly those that may still read what it then changes. Method:
+ * plans that bring ranks into a state in which one step of a protocol is the only one that can know;
+ * what each rank's records and mask must say is written down. Two scenes hand it over from rank to rank:
+ * flags that are late, so that a rank waits in the last operation and is waited for in the next.
+ */
+#include "ep_drill.h"
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEADLINE EP_DRILL_DEADLINE_NS
+#define FAULTS_MAX 3u
+
+static const ep_shape usual = {.rank_count = 3,
+                               .expert_count = 6,
+                               .topk = 3,
+                               .tokens_max = 4,
+                               .hidden = 8,
+                               .dtype = IST_BF16,
+                               .layout = IST_EP_EXPERT_MAJOR};
+
+static ist_fault stall_at(int32_t rank, const char *point, uint64_t pass, uint64_t duration_ns)
+{
+    ist_fault fault = {.size = sizeof(fault),
+                       .kind = IST_FAULT_STALL,
+                       .trigger = IST_FAULT_AT_POINT,
+                       .rank = rank,
+                       .peer = IST_FAULT_ANY,
+                       .at_op = pass,
+                       .duration_ns = duration_ns};
+    snprintf(fault.point, sizeof(fault.point), "%s", point);
+    return fault;
+}
+
+/* The first transfers from `rank` to `peer` after the point. */
+static ist_fault strike_at(ist_fault_kind kind, int32_t rank, int32_t peer, const char *point,
+                           uint32_t classes, uint64_t duration_ns)
+{
+    ist_fault fault = {.size = sizeof(fault),
+                       .kind = kind,
+                       .trigger = IST_FAULT_AT_POINT,
+                       .rank = rank,
+                       .peer = peer,
+                       .classes = classes,
+                       .duration_ns = duration_ns};
+    snprintf(fault.point, sizeof(fault.point), "%s", point);
+    return fault;
+}
+
+static void run(ep_drill *drill, const ist_fault *faults, uint32_t count, ep_drill_run *ran)
+{
+    ist_fault_plan *plan = NULL;
+    drill->shape.seed = ist_test_seed();
+    assert_true(ep_drill_init(drill));
+    assert_int_equal(ist_fault_plan_open(&plan), IST_OK);
+    for (uint32_t i = 0; i < count; ++i) {
+        assert_int_equal(ist_fault_plan_add(plan, &faults[i]), IST_OK);
+    }
+    ep_drill_run_once(drill, plan, ran);
+    if (!ep_drill_is_safe(ran, 0)) {
+        ep_drill_tell(ran, plan);
+        fail();
+    }
+    ist_fault_plan_close(plan);
+    ep_drill_fini(drill);
+}
+
+static void expect_record(const ep_drill_run *ran, uint32_t rank, uint32_t number, ist_ep_op op,
+                          ist_status status, uint64_t lost)
+{
+    const ep_step *step = &ran->ranks[rank].step[number];
+    if (!step->ran[op] || step->record[op].status != status ||
+        (status >= 0 && step->lost[op][0] != lost)) {
+        fail_msg("rank %u, step %u, operation %d: ran %u, status %s, lost 0x%" PRIx64
+                 "; expected %s, 0x%" PRIx64,
+                 rank, number, (int)op, step->ran[op], ist_status_name(step->record[op].status),
+                 step->lost[op][0], ist_status_name(status), lost);
+    }
+}
+
+/* ---- slow, then told --------------------------------------------------------------------------- */
+
+/* All that it waits for is there; only a look for notices tells it that the others have gone on. */
+static void who_reads_too_late_says_so(void **state)
+{
+    static const struct {
+        const char *cluster;
+        const char *point;
+        ist_ep_op op;
+        ist_ep_combine_order order;
+    } scenes[] = {
+        {"3x1", "ep.dispatch.taken", IST_EP_OP_DISPATCH, IST_EP_COMBINE_STRICT},
+        {"3x1", "ep.combine.summed", IST_EP_OP_COMBINE, IST_EP_COMBINE_STRICT},
+        {"1x3", "ep.dispatch.taken", IST_EP_OP_DISPATCH, IST_EP_COMBINE_STRICT},
+        {"1x3", "ep.combine.summed", IST_EP_OP_COMBINE, IST_EP_COMBINE_STRICT},
+        {"1x3", "ep.reduced.ready", IST_EP_OP_COMBINE, IST_EP_COMBINE_REDUCED},
+    };
+    (void)state;
+    for (uint32_t i = 0; i < sizeof(scenes) / sizeof(*scenes); ++i) {
+        ep_drill drill = {.shape = usual, .cluster = scenes[i].cluster, .steps = 1, .clean = 1};
+        ep_drill_run ran;
+        ist_fault stall = stall_at(1, scenes[i].point, 1, 3ull * DEADLINE);
+        drill.shape.order = scenes[i].order;
+        run(&drill, &stall, 1, &ran);
+        expect_record(&ran, 1, 0, scenes[i].op, IST_ERR_EVICTED, 0);
+    }
+}
+
+/* ---- a rank that leaves ------------------------------------------------------------------------- */
+
+/*
+ * Rank 0's answer to rank 1 is late: rank 1 waits in the first dispatch, its beats keep rank 0 patient
+ * in the second. Rank 2 stops there until rank 0 has given it up, then finds all flags, and that it is
+ * out. Rank 1 has not answered it: so it must tell rank 1, which has its flag and has not read it.
+ */
+static void who_leaves_tells_those_that_may_still_read(void **state)
+{
+    ep_drill drill = {.shape = usual,
+                      .cluster = "1x3",
+                      .lane = {.dispatch_only = 1},
+                      .block_count_max = 1,
+                      .steps = 2,
+                      .clean = 1};
+    ep_drill_run ran;
+    ist_fault faults[FAULTS_MAX] = {
+        strike_at(IST_FAULT_DELAY, 0, 1, "ep.dispatch.taken", IST_FAULT_STORES, 9 * DEADLINE / 10),
+        stall_at(2, "ep.dispatch.begin", 2, 23 * DEADLINE / 20),
+        stall_at(1, "ep.dispatch.sent", 2, DEADLINE / 2),
+    };
+    (void)state;
+    run(&drill, faults, 3, &ran);
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+        expect_record(&ran, rank, 0, IST_EP_OP_DISPATCH, IST_OK, 0);
+    }
+    expect_record(&ran, 0, 1, IST_EP_OP_DISPATCH, IST_INCOMPLETE, 4);
+    expect_record(&ran, 1, 1, IST_EP_OP_DISPATCH, IST_INCOMPLETE, 4);
+    expect_record(&ran, 2, 1, IST_EP_OP_DISPATCH, IST_ERR_EVICTED, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_reads_too_late_says_so),
+        cmocka_unit_test(who_leaves_tells_those_that_may_still_read),
+    };
+    ist_test_init(argc, argv);
+    return cmocka_run_group_tests_name("ep given up", tests, NULL, NULL);
+}
