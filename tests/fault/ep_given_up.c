@@ -142,10 +142,74 @@ static void who_leaves_tells_those_that_may_still_read(void **state)
     expect_record(&ran, 2, 1, IST_EP_OP_DISPATCH, IST_ERR_EVICTED, 0);
 }
 
+/* ---- a rank whose rows did not come ------------------------------------------------------------- */
+
+/* Rank 0 drops rank 1 when it decides, and tells it then: not when rank 2, which is slow, lets the operation
+   end. */
+static void who_is_dropped_is_told_at_once(void **state)
+{
+    ep_drill drill = {.shape = usual, .cluster = "3x1", .steps = 1, .clean = 1};
+    ep_drill_run ran;
+    ist_fault faults[FAULTS_MAX] = {
+        strike_at(IST_FAULT_DROP, 1, 0, "ep.dispatch.begin", IST_FAULT_PUTS, 0),
+        stall_at(2, "ep.dispatch.decided", 1, 3 * DEADLINE / 4),
+    };
+    (void)state;
+    run(&drill, faults, 2, &ran);
+    expect_record(&ran, 0, 0, IST_EP_OP_DISPATCH, IST_INCOMPLETE, 2);
+    expect_record(&ran, 1, 0, IST_EP_OP_DISPATCH, IST_ERR_EVICTED, 0);
+    expect_record(&ran, 2, 0, IST_EP_OP_DISPATCH, IST_OK, 0);
+    assert_true(ran.ranks[1].step[0].ended_ns[0] < ran.ranks[0].step[0].ended_ns[0]);
+}
+
+/* ---- a rank that was masked by hand before ------------------------------------------------------ */
+
+/* Rank 0 has masked rank 2 and sends it nothing: so rank 2 may lose rank 0 alone, and learns no more. */
+static ist_status masked_before_main(ist_world *world, void *arg)
+{
+    const ep_case *made = arg;
+    ep_rig rig;
+    ep_lane lane;
+    ep_step step;
+    ep_lane_setup how = {.dispatch_only = 1};
+    ep_rig_setup setup = ep_rig_setup_for(&usual);
+    uint64_t without_last = 3;
+    uint64_t lost[3] = {4, 0, 1};
+    setup.fault_tolerant = 1;
+    setup.deadline_ns = DEADLINE;
+    memset(&step, 0, sizeof(step));
+    EXPECT_OK(world, ep_rig_open(world, &setup, &rig));
+    EXPECT_OK(world, ep_lane_open(&rig, made, &how, &lane));
+    if (rig.rank == 0) {
+        EXPECT_OK(world, ist_comm_mask_update(rig.comm, &without_last, rig.stream));
+    }
+    EXPECT_OK(world, ep_lane_step(&lane, made, &step));
+    EXPECT_EQUAL(world, step.record[0].status, lost[rig.rank] == 0 ? IST_OK : IST_INCOMPLETE);
+    EXPECT_EQUAL(world, step.lost[0][0], lost[rig.rank]);
+    EXPECT_EQUAL(world, step.finding[0].wrong, 0);
+    EXPECT_OK(world, ist_world_sleep(world, 20ull * DEADLINE));
+    EXPECT_OK(world, ep_lane_close(&lane));
+    EXPECT_OK(world, ep_rig_close(&rig));
+    return IST_OK;
+}
+
+static void who_was_not_sent_to_is_not_told(void **state)
+{
+    ep_case made;
+    ep_shape shape = usual;
+    (void)state;
+    shape.seed = ist_test_seed();
+    assert_true(ep_case_init(&made, &shape));
+    assert_int_equal(ist_test_run(3, NULL, masked_before_main, &made), IST_OK);
+    ep_case_fini(&made);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_reads_too_late_says_so),
+        cmocka_unit_test(who_is_dropped_is_told_at_once),
+        cmocka_unit_test(who_was_not_sent_to_is_not_told),
         cmocka_unit_test(who_leaves_tells_those_that_may_still_read),
     };
     ist_test_init(argc, argv);
