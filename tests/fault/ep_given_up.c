@@ -116,30 +116,50 @@ static void who_reads_too_late_says_so(void **state)
 /*
  * Rank 0's answer to rank 1 is late: rank 1 waits in the first dispatch, its beats keep rank 0 patient
  * in the second. Rank 2 stops there until rank 0 has given it up, then finds all flags, and that it is
- * out. Rank 1 has not answered it: so it must tell rank 1, which has its flag and has not read it.
+ * out. Rank 1, which stops when its own flags are out, has not answered it: so it must tell rank 1.
  */
-static void who_leaves_tells_those_that_may_still_read(void **state)
+static void leave(uint32_t blocks, ep_drill_run *ran)
 {
     ep_drill drill = {.shape = usual,
                       .cluster = "1x3",
                       .lane = {.dispatch_only = 1},
-                      .block_count_max = 1,
+                      .block_count_max = blocks,
                       .steps = 2,
                       .clean = 1};
-    ep_drill_run ran;
     ist_fault faults[FAULTS_MAX] = {
         strike_at(IST_FAULT_DELAY, 0, 1, "ep.dispatch.taken", IST_FAULT_STORES, 9 * DEADLINE / 10),
-        stall_at(2, "ep.dispatch.begin", 2, 23 * DEADLINE / 20),
-        stall_at(1, "ep.dispatch.sent", 2, DEADLINE / 2),
+        stall_at(2, "ep.dispatch.begin", blocks + 1u, 23 * DEADLINE / 20),
+        stall_at(1, "ep.dispatch.sent", 2u * blocks, DEADLINE / 2),
     };
-    (void)state;
-    run(&drill, faults, 3, &ran);
+    drill.shape.hidden =
+        blocks == 1 ? usual.hidden : 4096; /* a block is started for 16 KiB of rows */
+    faults[0].at_op = blocks;
+    run(&drill, faults, 3, ran);
     for (uint32_t rank = 0; rank < 3; ++rank) {
-        expect_record(&ran, rank, 0, IST_EP_OP_DISPATCH, IST_OK, 0);
+        expect_record(ran, rank, 0, IST_EP_OP_DISPATCH, IST_OK, 0);
     }
-    expect_record(&ran, 0, 1, IST_EP_OP_DISPATCH, IST_INCOMPLETE, 4);
+    expect_record(ran, 0, 1, IST_EP_OP_DISPATCH, IST_INCOMPLETE, 4);
+    expect_record(ran, 2, 1, IST_EP_OP_DISPATCH, IST_ERR_EVICTED, 0);
+}
+
+/* Rank 1 decides with that before it: it goes on without rank 2. */
+static void who_leaves_tells_those_that_may_still_read(void **state)
+{
+    ep_drill_run ran;
+    (void)state;
+    leave(1, &ran);
     expect_record(&ran, 1, 1, IST_EP_OP_DISPATCH, IST_INCOMPLETE, 4);
-    expect_record(&ran, 2, 1, IST_EP_OP_DISPATCH, IST_ERR_EVICTED, 0);
+}
+
+/* One block of rank 1 has looked for notices before it stopped, and decides with rank 2 as soon as it
+   goes on; the other, the first, has not sent all by then, sees that rank 2 leaves, and comes too late
+   to decide that alone: what the launch goes by contains rank 2, so it cannot tell what it has read. */
+static void who_claims_too_late_goes_by_what_was_decided(void **state)
+{
+    ep_drill_run ran;
+    (void)state;
+    leave(2, &ran);
+    expect_record(&ran, 1, 1, IST_EP_OP_DISPATCH, IST_ERR_EVICTED, 0);
 }
 
 /* ---- a rank whose rows did not come ------------------------------------------------------------- */
@@ -211,6 +231,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(who_is_dropped_is_told_at_once),
         cmocka_unit_test(who_was_not_sent_to_is_not_told),
         cmocka_unit_test(who_leaves_tells_those_that_may_still_read),
+        cmocka_unit_test(who_claims_too_late_goes_by_what_was_decided),
     };
     ist_test_init(argc, argv);
     return cmocka_run_group_tests_name("ep given up", tests, NULL, NULL);
