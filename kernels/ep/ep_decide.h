@@ -322,11 +322,14 @@ IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, 
     late->alone = op->block == 0;
     if (together) {
         decision->word = ist_ep_decide_together(coop, op, late->start, results, &decision->found);
+        if (decision->word != 0) {
+            return 1;
+        }
+        if (op->block == 0) {
+            IST_RARELY(coop, late->alone = ist_ep_claim(coop, *op) == claim);
+        }
     }
-    if (together && decision->word == 0 && op->block == 0) {
-        IST_RARELY(coop, late->alone = ist_ep_claim(coop, *op) == claim);
-    }
-    return decision->word != 0;
+    return 0;
 }
 
 /** Waits for a decision that this block did not take part in, behind a sync. @return 0: aborted.
