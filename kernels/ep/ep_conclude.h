@@ -348,20 +348,8 @@ IST_DEVICE_FN void ist_ep_write_record(ist_coop *coop, const ist_ep_op_view *op,
     ist_ep_write_head(coop, op, outcome, lost, mix);
 }
 
-/** Moves the number of the last decision on, after one that this launch took. Blocks wait for a word
- *  that is larger, so before numbers run out they begin again, while no other block is there. Lane. */
-IST_DEVICE_FN void ist_ep_keep_decision(ist_coop *coop, const ist_ep_op_view *op, uint64_t word)
-{
-    if (word >> IST_EP_DECIDED_BITS == IST_EP_DECIDED_NUMBER_MAX) {
-        ist_store_u64(coop, &op->state->decided, 0, IST_RELAXED, IST_SCOPE_DEVICE);
-        word = 0;
-    }
-    ist_store_u64(coop, &op->state->head.decided_base, word, IST_RELAXED, IST_SCOPE_DEVICE);
-}
-
 /** Moves the group's state on and keeps what a staged operation needs. Collective. */
-IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op,
-                                  const ist_ep_decision *decision, uint32_t outcome)
+IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op, uint32_t outcome)
 {
     ist_ep_state_head *head = &op->state->head;
     ist_ep_handle_head *handle = ist_ep_handle_of(op->args);
@@ -379,10 +367,7 @@ IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op,
     ist_store_u64(coop, &head->staged_base, op->before->staged_base + (staged ? met : 0u),
                   IST_RELAXED, IST_SCOPE_DEVICE);
     if (op->blocks > 1u && receives) {
-        uint64_t word = decision->word != 0 ? decision->word
-                                            : ist_load_u64(coop, &op->state->decided, IST_RELAXED,
-                                                           IST_SCOPE_DEVICE);
-        ist_ep_keep_decision(coop, op, word);
+        ist_store_u64(coop, &op->state->decided, 0, IST_RELAXED, IST_SCOPE_DEVICE);
     }
     ist_store_u64(coop, &head->left_base, op->before->left_base + met, IST_RELAXED,
                   IST_SCOPE_DEVICE);

@@ -18,8 +18,9 @@
  * only after the claim: whoever is told that it is out may change its rows, and no block may then be
  * reading them.
  *
- * The word: its number (one more than the last), then either a bit for each rank that takes part, or
- * IST_EP_DECIDED_APART, with 1 once the verdict is there.
+ * The word: 0 when a launch begins, as its last block leaves it; then IST_EP_DECIDED_TOGETHER and a bit
+ * for each rank that takes part, or IST_EP_DECIDED_CLAIMED, and IST_EP_DECIDED_APART once the verdict
+ * is there.
  */
 #ifndef IST_EP_DECIDE_H
 #define IST_EP_DECIDE_H
@@ -89,12 +90,6 @@ IST_DEVICE_FN uint32_t ist_ep_await_peers(ist_coop *coop, const ist_ep_op_view *
 
 /* ---- together --------------------------------------------------------------------------------- */
 
-/** The number of this launch's decision, in place. */
-IST_DEVICE_FN uint64_t ist_ep_decision_number(const ist_ep_op_view *op)
-{
-    return ((op->before->decided_base >> IST_EP_DECIDED_BITS) + 1u) << IST_EP_DECIDED_BITS;
-}
-
 /** Whether blocks may decide together. Equal in all blocks. */
 IST_DEVICE_FN int ist_ep_may_decide_together(const ist_ep_op_view *op)
 {
@@ -103,18 +98,17 @@ IST_DEVICE_FN int ist_ep_may_decide_together(const ist_ep_op_view *op)
                        op->args->at.work_bytes == 0);
 }
 
-/** Sets the word, unless another block has. @return what was there: decided_base if it did. Lane. */
+/** Sets the word, unless another block has. @return what was there: 0 if it did. Lane. */
 IST_DEVICE_FN uint64_t ist_ep_set_decision(ist_coop *coop, const ist_ep_op_view *op, uint64_t word)
 {
-    return ist_compare_swap_u64(coop, &op->state->decided, op->before->decided_base, word,
-                                IST_RELAXED, IST_SCOPE_DEVICE);
+    return ist_compare_swap_u64(coop, &op->state->decided, 0, word, IST_RELAXED, IST_SCOPE_DEVICE);
 }
 
 /** What the flags of a slice amount to: a word, or 0 when not all can be used. Lane. */
 IST_DEVICE_FN uint64_t ist_ep_proposal(const ist_ep_op_view *op, const uint64_t *notices,
                                        const uint8_t *results)
 {
-    uint64_t word = ist_ep_decision_number(op);
+    uint64_t word = IST_EP_DECIDED_TOGETHER;
     int fine = 1;
     IST_ROLLED
     for (uint32_t peer = 0; peer < op->ranks; ++peer) {
@@ -274,8 +268,7 @@ IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, uint
     }
     ist_coop_sync(coop);
     if (op->blocks > 1u && ist_coop_elect(coop)) {
-        ist_store_u64(coop, &op->state->decided,
-                      ist_ep_decision_number(op) | IST_EP_DECIDED_APART | 1u, IST_RELEASE,
+        ist_store_u64(coop, &op->state->decided, IST_EP_DECIDED_APART, IST_RELEASE,
                       IST_SCOPE_DEVICE);
     }
 }
@@ -284,24 +277,17 @@ IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, uint
 IST_DEVICE_RARE_FN uint64_t ist_ep_claim(ist_coop *coop, ist_ep_op_view op)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op.room);
-    uint64_t mine = ist_ep_decision_number(&op) | IST_EP_DECIDED_APART;
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         uint64_t before =
-            op.blocks > 1u ? ist_ep_set_decision(coop, &op, mine) : op.before->decided_base;
-        head->now = before == op.before->decided_base ? mine : before;
+            op.blocks > 1u ? ist_ep_set_decision(coop, &op, IST_EP_DECIDED_CLAIMED) : 0;
+        head->now = before == 0 ? IST_EP_DECIDED_CLAIMED : before;
     }
     ist_coop_sync(coop);
     return head->now; /* written next behind a sync, of a wait */
 }
 
 /* ---- every block -------------------------------------------------------------------------------- */
-
-/** The word once block 0 has decided apart. */
-IST_DEVICE_FN uint64_t ist_ep_word_apart(const ist_ep_op_view *op)
-{
-    return ist_ep_decision_number(op) | IST_EP_DECIDED_APART | 1u;
-}
 
 /** Decides together where that can be: sets all of `decision` if so. @return whether it did; else
  *  `late` says how far the wait is, and who decides. Collective. */
@@ -310,9 +296,8 @@ IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, 
 {
     uint8_t *results = ist_ep_results(coop, op->room);
     int together = ist_ep_may_decide_together(op);
-    uint64_t claim = ist_ep_decision_number(op) | IST_EP_DECIDED_APART;
     decision->word = 0;
-    decision->found = op->before->decided_base;
+    decision->found = 0;
     decision->outcome = IST_WIRE_DONE;
     decision->here = 1;
     decision->pending = op->blocks > 1u;
@@ -326,7 +311,7 @@ IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, 
             return 1;
         }
         if (op->block == 0) {
-            IST_RARELY(coop, late->alone = ist_ep_claim(coop, *op) == claim);
+            IST_RARELY(coop, late->alone = ist_ep_claim(coop, *op) == IST_EP_DECIDED_CLAIMED);
         }
     }
     return 0;
@@ -338,17 +323,18 @@ IST_DEVICE_RARE_FN uint64_t ist_ep_await_decision(ist_coop *coop, ist_ep_op_view
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op.room);
     const uint64_t *decided = &op.state->decided;
-    if (ist_ep_await_block(coop, &op, decided, ist_ep_decision_number(&op)) != IST_WAIT_DONE) {
+    if (ist_ep_await_block(coop, &op, decided, IST_EP_DECIDED_TOGETHER) != IST_WAIT_DONE) {
         return 0;
     }
     if (ist_coop_elect(coop)) {
         head->now = ist_load_u64(coop, decided, IST_RELAXED, IST_SCOPE_DEVICE);
     }
     ist_coop_sync(coop);
-    uint64_t word = head->now;         /* written next behind the sync that a wait begins with */
-    if (word & IST_EP_DECIDED_APART) { /* the load may have found more than the wait acquired */
-        word = ist_ep_word_apart(&op);
-        word = ist_ep_await_block(coop, &op, decided, word) == IST_WAIT_DONE ? word : 0;
+    uint64_t word = head->now;           /* written next behind the sync that a wait begins with */
+    if (word & IST_EP_DECIDED_CLAIMED) { /* the load may have found more than the wait acquired */
+        word = ist_ep_await_block(coop, &op, decided, IST_EP_DECIDED_APART) == IST_WAIT_DONE
+                   ? IST_EP_DECIDED_APART
+                   : 0;
     }
     return word;
 }
@@ -378,7 +364,7 @@ IST_DEVICE_FN ist_ep_decision ist_ep_decision_of(uint64_t word)
     decision.word = word;
     decision.found = 0;
     decision.outcome = word == 0 ? (uint32_t)IST_WIRE_ABORTED : (uint32_t)IST_WIRE_DONE;
-    decision.here = word != 0 && (word & IST_EP_DECIDED_APART) == 0;
+    decision.here = (word & IST_EP_DECIDED_TOGETHER) != 0;
     decision.pending = 0;
     decision.reserved = 0;
     return decision;
@@ -390,9 +376,8 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view o
 {
     uint64_t *verdict = ist_ep_verdict_of(coop, op.room);
     ist_ep_decision decision;
-    uint64_t word = alone ? ist_ep_word_apart(&op) : ist_ep_await_decision(coop, op);
-    if (word != 0 && (word & IST_EP_DECIDED_APART) == 0 &&
-        ist_ep_catch_up(coop, op, word) != IST_WAIT_DONE) {
+    uint64_t word = alone ? IST_EP_DECIDED_APART : ist_ep_await_decision(coop, op);
+    if ((word & IST_EP_DECIDED_TOGETHER) != 0 && ist_ep_catch_up(coop, op, word) != IST_WAIT_DONE) {
         word = 0;
     }
     decision = ist_ep_decision_of(word);
@@ -418,7 +403,7 @@ IST_DEVICE_FN void ist_ep_note_found(ist_coop *coop, const ist_ep_op_view *op,
 {
     if (decision->pending && ist_coop_elect(coop)) {
         ist_wire_scratch_of(coop, op->room)->now =
-            decision->found == op->before->decided_base ? decision->word : decision->found;
+            decision->found == 0 ? decision->word : decision->found;
     }
 }
 
