@@ -129,12 +129,12 @@ IST_DEVICE_FN void ist_ep_fetch_all(ist_coop *coop, const ist_ep_op_view *op)
 }
 
 /**
- * Waits a slice for the flags of all active ranks and proposes what they amount to. @return the
- * word, or 0: there is no proposal, and `results` are those of the slice. `found` is the elected
- * lane's. Collective.
+ * Waits a slice for the flags of all active ranks and proposes what they amount to: the word of
+ * `decision`, and what the elected lane found. @return 0: there is no proposal, and `results` are those
+ * of the slice. Collective.
  */
-IST_DEVICE_FN uint64_t ist_ep_decide_together(ist_coop *coop, const ist_ep_op_view *op,
-                                              uint64_t start, uint8_t *results, uint64_t *found)
+IST_DEVICE_FN int ist_ep_decide_together(ist_coop *coop, const ist_ep_op_view *op, uint64_t start,
+                                         uint8_t *results, ist_ep_decision *decision)
 {
     ist_wire wire = ist_ep_wire_of(op);
     uint64_t *notices =
@@ -148,10 +148,11 @@ IST_DEVICE_FN uint64_t ist_ep_decide_together(ist_coop *coop, const ist_ep_op_vi
     ist_ep_fetch_all(coop, op);
     uint64_t mine = ist_ep_proposal(op, notices, results);
     if (mine != 0 && op->blocks > 1u && ist_coop_elect(coop)) {
-        *found = ist_ep_set_decision(coop, op, mine);
+        decision->found = ist_ep_set_decision(coop, op, mine);
     }
+    decision->word = mine;
     ist_coop_sync(coop);
-    return mine;
+    return mine != 0;
 }
 
 /* ---- apart: block 0 ---------------------------------------------------------------------------- */
@@ -305,14 +306,11 @@ IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, 
     late->start = ist_clock_ns(coop); /* of a lane: what it is used for may differ by nanoseconds */
     late->waited = (uint32_t)together;
     late->alone = op->block == 0;
-    if (together) {
-        decision->word = ist_ep_decide_together(coop, op, late->start, results, &decision->found);
-        if (decision->word != 0) {
-            return 1;
-        }
-        if (op->block == 0) {
-            IST_RARELY(coop, late->alone = ist_ep_claim(coop, *op) == IST_EP_DECIDED_CLAIMED);
-        }
+    if (together && ist_ep_decide_together(coop, op, late->start, results, decision)) {
+        return 1;
+    }
+    if (together && op->block == 0) {
+        IST_RARELY(coop, late->alone = ist_ep_claim(coop, *op) == IST_EP_DECIDED_CLAIMED);
     }
     return 0;
 }
