@@ -15,6 +15,7 @@
 
 #define DEADLINE EP_DRILL_DEADLINE_NS
 #define FAULTS_MAX 3u
+#define SKEW_NS 1000u /* of ranks that leave a clean */
 
 static const ep_shape usual = {.rank_count = 3,
                                .expert_count = 6,
@@ -140,6 +141,9 @@ static void leave(uint32_t blocks, ep_drill_run *ran)
     }
     expect_record(ran, 0, 1, IST_EP_OP_DISPATCH, IST_INCOMPLETE, 4);
     expect_record(ran, 2, 1, IST_EP_OP_DISPATCH, IST_ERR_EVICTED, 0);
+    for (uint32_t rank = 0; rank < 3; ++rank) { /* after the clean */
+        expect_record(ran, rank, 2, IST_EP_OP_DISPATCH, IST_OK, 0);
+    }
 }
 
 /* Rank 1 decides with that before it: it goes on without rank 2. */
@@ -149,6 +153,26 @@ static void who_leaves_tells_those_that_may_still_read(void **state)
     (void)state;
     leave(1, &ran);
     expect_record(&ran, 1, 1, IST_EP_OP_DISPATCH, IST_INCOMPLETE, 4);
+}
+
+/* A notice from before the clean is none: blocks decide together again, and no operation waits longer
+   than among ranks that were never apart, but for what they come later to it. */
+static void who_is_back_costs_no_more(void **state)
+{
+    ep_drill healthy = {.shape = usual,
+                        .cluster = "1x3",
+                        .lane = {.dispatch_only = 1},
+                        .block_count_max = 1,
+                        .steps = 2,
+                        .clean = 1};
+    ep_drill_run ran;
+    uint64_t took_ns[2];
+    (void)state;
+    leave(1, &ran);
+    took_ns[0] = ran.ranks[1].step[2].ended_ns[0] - ran.ranks[1].met_ns;
+    run(&healthy, NULL, 0, &ran);
+    took_ns[1] = ran.ranks[1].step[2].ended_ns[0] - ran.ranks[1].met_ns;
+    assert_in_range(took_ns[0], took_ns[1], took_ns[1] + SKEW_NS);
 }
 
 /* One block of rank 1 has looked for notices before it stopped, and decides with rank 2 as soon as it
@@ -230,6 +254,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest handed[] = {
         cmocka_unit_test(who_leaves_tells_those_that_may_still_read),
+        cmocka_unit_test(who_is_back_costs_no_more),
         cmocka_unit_test(who_claims_too_late_goes_by_what_was_decided),
     };
     const struct CMUnitTest tests[] = {
