@@ -977,7 +977,7 @@ IST_DEVICE_FN void ist_ep_combine_run(ist_coop *coop, const ist_ep_combine_args 
         if (op.halves & IST_EP_RECEIVE) {
             ist_ep_combine_conclude(coop, &op, &decision, outcome);
         }
-        ist_ep_advance(coop, &op, &decision, outcome);
+        ist_ep_advance(coop, &op, outcome);
     }
 }
 

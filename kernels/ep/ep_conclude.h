@@ -25,12 +25,12 @@ IST_DEVICE_FN int ist_ep_is_last(ist_coop *coop, const ist_ep_op_view *op)
     return before + 1u == op->before->left_base + op->blocks;
 }
 
-/** Raises the flag of the answers at all that were read whole and are active. Collective. */
+/** Raises the flag of the answers at all that were read whole and are active. The marks were last read
+ *  before a sync. Collective. */
 IST_DEVICE_FN void ist_ep_raise_answers(ist_coop *coop, const ist_ep_op_view *op,
                                         const uint64_t *whole)
 {
     uint8_t *marks = ist_wire_marks_of(coop, op->room);
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op->ranks) {
         marks[peer] = (uint8_t)(ist_ep_is_in(whole, peer) && ist_ep_was_active(coop, op, peer));
     }
@@ -49,12 +49,11 @@ IST_DEVICE_FN void ist_ep_raise_here(ist_coop *coop, const ist_ep_op_view *op, u
 }
 
 /** Who of the verdict lies in the team, into `used`. What the network brought lies here, and whoever
- *  leaves puts nothing on top. Collective. */
+ *  leaves puts nothing on top. A sync must follow. Collective. */
 IST_DEVICE_RARE_FN void ist_ep_mark_used(ist_coop *coop, ist_ep_op_view op, uint64_t *used)
 {
     const uint64_t *verdict = ist_ep_verdict_of(coop, op.room);
     uint8_t *marks = ist_wire_marks_of(coop, op.room);
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op.ranks) {
         marks[peer] = ist_ep_is_in(verdict, peer) && ist_dev_is_lsa(op.dev, peer);
     }
@@ -62,7 +61,6 @@ IST_DEVICE_RARE_FN void ist_ep_mark_used(ist_coop *coop, ist_ep_op_view op, uint
     IST_EACH_LANE (coop, w, ist_ep_word_count(op.ranks)) {
         used[w] = ist_ep_word_from(marks, w, op.ranks);
     }
-    ist_coop_sync(coop);
 }
 
 /** The books of an operation that block 0 has decided apart. @return as ist_ep_close_books().
@@ -75,7 +73,6 @@ IST_DEVICE_RARE_FN uint32_t ist_ep_close_apart(ist_coop *coop, ist_ep_op_view op
     ist_wire wire = ist_ep_wire_of(&op);
     ist_ep_mark_used(coop, op, whole);
     uint32_t outcome = ist_wire_noticed(coop, &wire, whole) ? (uint32_t)IST_WIRE_EVICTED : 0u;
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, w, ist_ep_word_count(op.ranks)) {
         uint64_t word = ist_load_u64(coop, broken + w, IST_RELAXED, IST_SCOPE_DEVICE);
         whole[w] = verdict[w] & ~word;
@@ -199,8 +196,7 @@ IST_DEVICE_FN int ist_ep_someone_missing(ist_coop *coop, const ist_ep_op_view *o
         return missing;
     }
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op->room);
-    ist_coop_sync(coop);
-    if (ist_coop_elect(coop)) {
+    if (ist_coop_elect(coop)) { /* last read before the syncs of the wait, or of the glance */
         head->lost = 0;
     }
     ist_coop_sync(coop);
@@ -352,20 +348,8 @@ IST_DEVICE_FN void ist_ep_write_record(ist_coop *coop, const ist_ep_op_view *op,
     ist_ep_write_head(coop, op, outcome, lost, mix);
 }
 
-/** Moves the number of the last decision on, after one that this launch took. Blocks wait for a word
- *  that is larger, so before numbers run out they begin again, while no other block is there. Lane. */
-IST_DEVICE_FN void ist_ep_keep_decision(ist_coop *coop, const ist_ep_op_view *op, uint64_t word)
-{
-    if (word >> IST_EP_DECIDED_BITS == IST_EP_DECIDED_NUMBER_MAX) {
-        ist_store_u64(coop, &op->state->decided, 0, IST_RELAXED, IST_SCOPE_DEVICE);
-        word = 0;
-    }
-    ist_store_u64(coop, &op->state->head.decided_base, word, IST_RELAXED, IST_SCOPE_DEVICE);
-}
-
 /** Moves the group's state on and keeps what a staged operation needs. Collective. */
-IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op,
-                                  const ist_ep_decision *decision, uint32_t outcome)
+IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op, uint32_t outcome)
 {
     ist_ep_state_head *head = &op->state->head;
     ist_ep_handle_head *handle = ist_ep_handle_of(op->args);
@@ -383,10 +367,7 @@ IST_DEVICE_FN void ist_ep_advance(ist_coop *coop, const ist_ep_op_view *op,
     ist_store_u64(coop, &head->staged_base, op->before->staged_base + (staged ? met : 0u),
                   IST_RELAXED, IST_SCOPE_DEVICE);
     if (op->blocks > 1u && receives) {
-        uint64_t word = decision->word != 0 ? decision->word
-                                            : ist_load_u64(coop, &op->state->decided, IST_RELAXED,
-                                                           IST_SCOPE_DEVICE);
-        ist_ep_keep_decision(coop, op, word);
+        ist_store_u64(coop, &op->state->decided, 0, IST_RELAXED, IST_SCOPE_DEVICE);
     }
     ist_store_u64(coop, &head->left_base, op->before->left_base + met, IST_RELAXED,
                   IST_SCOPE_DEVICE);

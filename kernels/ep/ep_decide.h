@@ -18,8 +18,9 @@
  * only after the claim: whoever is told that it is out may change its rows, and no block may then be
  * reading them.
  *
- * The word: its number (one more than the last), then either a bit for each rank that takes part, or
- * IST_EP_DECIDED_APART, with 1 once the verdict is there.
+ * The word: 0 when a launch begins, as its last block leaves it; then IST_EP_DECIDED_TOGETHER and a bit
+ * for each rank that takes part, or IST_EP_DECIDED_CLAIMED, and IST_EP_DECIDED_APART once the verdict
+ * is there.
  */
 #ifndef IST_EP_DECIDE_H
 #define IST_EP_DECIDE_H
@@ -89,12 +90,6 @@ IST_DEVICE_FN uint32_t ist_ep_await_peers(ist_coop *coop, const ist_ep_op_view *
 
 /* ---- together --------------------------------------------------------------------------------- */
 
-/** The number of this launch's decision, in place. */
-IST_DEVICE_FN uint64_t ist_ep_decision_number(const ist_ep_op_view *op)
-{
-    return ((op->before->decided_base >> IST_EP_DECIDED_BITS) + 1u) << IST_EP_DECIDED_BITS;
-}
-
 /** Whether blocks may decide together. Equal in all blocks. */
 IST_DEVICE_FN int ist_ep_may_decide_together(const ist_ep_op_view *op)
 {
@@ -103,18 +98,17 @@ IST_DEVICE_FN int ist_ep_may_decide_together(const ist_ep_op_view *op)
                        op->args->at.work_bytes == 0);
 }
 
-/** Sets the word, unless another block has. @return what was there: decided_base if it did. Lane. */
+/** Sets the word, unless another block has. @return what was there: 0 if it did. Lane. */
 IST_DEVICE_FN uint64_t ist_ep_set_decision(ist_coop *coop, const ist_ep_op_view *op, uint64_t word)
 {
-    return ist_compare_swap_u64(coop, &op->state->decided, op->before->decided_base, word,
-                                IST_RELAXED, IST_SCOPE_DEVICE);
+    return ist_compare_swap_u64(coop, &op->state->decided, 0, word, IST_RELAXED, IST_SCOPE_DEVICE);
 }
 
 /** What the flags of a slice amount to: a word, or 0 when not all can be used. Lane. */
 IST_DEVICE_FN uint64_t ist_ep_proposal(const ist_ep_op_view *op, const uint64_t *notices,
                                        const uint8_t *results)
 {
-    uint64_t word = ist_ep_decision_number(op);
+    uint64_t word = IST_EP_DECIDED_TOGETHER;
     int fine = 1;
     IST_ROLLED
     for (uint32_t peer = 0; peer < op->ranks; ++peer) {
@@ -135,12 +129,12 @@ IST_DEVICE_FN void ist_ep_fetch_all(ist_coop *coop, const ist_ep_op_view *op)
 }
 
 /**
- * Waits a slice for the flags of all active ranks and proposes what they amount to. @return the
- * word, or 0: there is no proposal, and `results` are those of the slice. `found` is the elected
- * lane's. Collective.
+ * Waits a slice for the flags of all active ranks and proposes what they amount to: the word of
+ * `decision`, and what the elected lane found. @return 0: there is no proposal, and `results` are those
+ * of the slice. Collective.
  */
-IST_DEVICE_FN uint64_t ist_ep_decide_together(ist_coop *coop, const ist_ep_op_view *op,
-                                              uint64_t start, uint8_t *results, uint64_t *found)
+IST_DEVICE_FN int ist_ep_decide_together(ist_coop *coop, const ist_ep_op_view *op, uint64_t start,
+                                         uint8_t *results, ist_ep_decision *decision)
 {
     ist_wire wire = ist_ep_wire_of(op);
     uint64_t *notices =
@@ -154,10 +148,11 @@ IST_DEVICE_FN uint64_t ist_ep_decide_together(ist_coop *coop, const ist_ep_op_vi
     ist_ep_fetch_all(coop, op);
     uint64_t mine = ist_ep_proposal(op, notices, results);
     if (mine != 0 && op->blocks > 1u && ist_coop_elect(coop)) {
-        *found = ist_ep_set_decision(coop, op, mine);
+        decision->found = ist_ep_set_decision(coop, op, mine);
     }
+    decision->word = mine;
     ist_coop_sync(coop);
-    return mine;
+    return mine != 0;
 }
 
 /* ---- apart: block 0 ---------------------------------------------------------------------------- */
@@ -171,20 +166,16 @@ typedef struct ist_ep_late {
 
 /**
  * Begins the receive half; nobody counts yet. @return ist_wire_outcome of the wait for the ready
- * flags. Collective.
+ * flags; `results` are nobody's where this rank is out. Begins with a sync; at its end each lane has
+ * written the results of its own ranks. Collective.
  */
 IST_DEVICE_FN uint32_t ist_ep_begin_receive(ist_coop *coop, const ist_ep_op_view *op,
                                             const ist_ep_late *late, uint8_t *results)
 {
     ist_wire wire = ist_ep_wire_of(op);
-    ist_coop_sync(coop);
     /* Notices that nobody has noted yet are found by the wait, if it lasts, and after the last read:
        looking for them here would cost every operation a chain of loads. */
     if (ist_wire_out(coop, &wire)) {
-        IST_EACH_LANE (coop, peer, op->ranks) {
-            results[peer] = IST_WAIT_MASKED;
-        }
-        ist_coop_sync(coop);
         return IST_WIRE_EVICTED;
     }
     uint32_t outcome = IST_WIRE_DONE;
@@ -196,7 +187,6 @@ IST_DEVICE_FN uint32_t ist_ep_begin_receive(ist_coop *coop, const ist_ep_op_view
             results[peer] = IST_EP_RESULT_LEFT;
         }
     }
-    ist_coop_sync(coop);
     return outcome;
 }
 
@@ -208,14 +198,14 @@ IST_DEVICE_FN int32_t ist_ep_reason(uint8_t result)
                                           : IST_ERR_REMOTE;
 }
 
-/** Drops the ranks that are not used though they came, and tells them. Collective. */
+/** Drops the ranks that are not used though they came, and tells them. A lane needs the results of its
+ *  own ranks; the marks were last read before a sync. Ends with a sync. Collective. */
 IST_DEVICE_RARE_FN void ist_ep_reject_marked(ist_coop *coop, ist_ep_op_view op,
                                              const uint8_t *results)
 {
     const ist_ep_layout_map *at = &op.args->at;
     ist_wire wire = ist_ep_wire_of(&op);
     uint8_t *marks = ist_wire_marks_of(coop, op.room);
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op.ranks) {
         int shape = results[peer] == IST_EP_RESULT_SHAPE;
         marks[peer] = results[peer] >= IST_EP_RESULT_BROKEN;
@@ -229,17 +219,16 @@ IST_DEVICE_RARE_FN void ist_ep_reject_marked(ist_coop *coop, ist_ep_op_view op,
                           shape ? ist_ep_shape(op.args) : op.tag, seen, 0);
         }
     }
-    ist_coop_sync(coop);
     ist_wire_notify(coop, &wire, marks);
 }
 
-/** As ist_ep_reject_marked(), if there are any. @return IST_EP_MIXED or 0. Collective. */
+/** As ist_ep_reject_marked(), if there are any. Looks at `results` behind a sync; ends with one. @return
+ *  IST_EP_MIXED or 0. Collective. */
 IST_DEVICE_FN uint32_t ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op,
                                      const uint8_t *results)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op->room);
-    ist_coop_sync(coop);
-    if (ist_coop_elect(coop)) {
+    if (ist_coop_elect(coop)) { /* last read before the syncs of a wait, or of a look for notices */
         head->lost = 0;
         head->waiting = 0;
     }
@@ -260,13 +249,13 @@ IST_DEVICE_FN uint32_t ist_ep_reject(ist_coop *coop, const ist_ep_op_view *op,
     return mixed;
 }
 
-/** Makes known who takes part. Collective. */
+/** Makes known who takes part. A lane needs the results of its own ranks; all that the block wrote before
+ *  is released. Collective. */
 IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, uint8_t *results,
                                   uint32_t outcome)
 {
     uint64_t *verdict = (uint64_t *)(void *)ist_ep_at(op, op->args->at.verdict);
     int none = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) != 0;
-    ist_coop_sync(coop);
     IST_EACH_LANE (coop, peer, op->ranks) {
         results[peer] = !none && results[peer] == IST_WAIT_DONE; /* as marks */
     }
@@ -280,8 +269,7 @@ IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, uint
     }
     ist_coop_sync(coop);
     if (op->blocks > 1u && ist_coop_elect(coop)) {
-        ist_store_u64(coop, &op->state->decided,
-                      ist_ep_decision_number(op) | IST_EP_DECIDED_APART | 1u, IST_RELEASE,
+        ist_store_u64(coop, &op->state->decided, IST_EP_DECIDED_APART, IST_RELEASE,
                       IST_SCOPE_DEVICE);
     }
 }
@@ -290,26 +278,17 @@ IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, uint
 IST_DEVICE_RARE_FN uint64_t ist_ep_claim(ist_coop *coop, ist_ep_op_view op)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op.room);
-    uint64_t mine = ist_ep_decision_number(&op) | IST_EP_DECIDED_APART;
     ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         uint64_t before =
-            op.blocks > 1u ? ist_ep_set_decision(coop, &op, mine) : op.before->decided_base;
-        head->now = before == op.before->decided_base ? mine : before;
+            op.blocks > 1u ? ist_ep_set_decision(coop, &op, IST_EP_DECIDED_CLAIMED) : 0;
+        head->now = before == 0 ? IST_EP_DECIDED_CLAIMED : before;
     }
     ist_coop_sync(coop);
-    uint64_t word = head->now;
-    ist_coop_sync(coop);
-    return word;
+    return head->now; /* written next behind a sync, of a wait */
 }
 
 /* ---- every block -------------------------------------------------------------------------------- */
-
-/** The word once block 0 has decided apart. */
-IST_DEVICE_FN uint64_t ist_ep_word_apart(const ist_ep_op_view *op)
-{
-    return ist_ep_decision_number(op) | IST_EP_DECIDED_APART | 1u;
-}
 
 /** Decides together where that can be: sets all of `decision` if so. @return whether it did; else
  *  `late` says how far the wait is, and who decides. Collective. */
@@ -318,9 +297,8 @@ IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, 
 {
     uint8_t *results = ist_ep_results(coop, op->room);
     int together = ist_ep_may_decide_together(op);
-    uint64_t claim = ist_ep_decision_number(op) | IST_EP_DECIDED_APART;
     decision->word = 0;
-    decision->found = op->before->decided_base;
+    decision->found = 0;
     decision->outcome = IST_WIRE_DONE;
     decision->here = 1;
     decision->pending = op->blocks > 1u;
@@ -328,33 +306,33 @@ IST_DEVICE_FN int ist_ep_try_together(ist_coop *coop, const ist_ep_op_view *op, 
     late->start = ist_clock_ns(coop); /* of a lane: what it is used for may differ by nanoseconds */
     late->waited = (uint32_t)together;
     late->alone = op->block == 0;
-    if (together) {
-        decision->word = ist_ep_decide_together(coop, op, late->start, results, &decision->found);
+    if (together && ist_ep_decide_together(coop, op, late->start, results, decision)) {
+        return 1;
     }
-    if (together && decision->word == 0 && op->block == 0) {
-        IST_RARELY(coop, late->alone = ist_ep_claim(coop, *op) == claim);
+    if (together && op->block == 0) {
+        IST_RARELY(coop, late->alone = ist_ep_claim(coop, *op) == IST_EP_DECIDED_CLAIMED);
     }
-    return decision->word != 0;
+    return 0;
 }
 
-/** Waits for a decision that this block did not take part in. @return 0: aborted. Collective. */
+/** Waits for a decision that this block did not take part in, behind a sync. @return 0: aborted.
+ *  Collective. */
 IST_DEVICE_RARE_FN uint64_t ist_ep_await_decision(ist_coop *coop, ist_ep_op_view op)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op.room);
-    uint64_t claim = ist_ep_decision_number(&op) | IST_EP_DECIDED_APART;
-    uint64_t least = ist_ep_decision_number(&op);
-    uint64_t word = claim;
-    while (word == claim) { /* at most twice: the claim, then what follows it */
-        if (ist_ep_await_block(coop, &op, &op.state->decided, least) != IST_WAIT_DONE) {
-            return 0;
-        }
-        if (ist_coop_elect(coop)) {
-            head->now = ist_load_u64(coop, &op.state->decided, IST_ACQUIRE, IST_SCOPE_DEVICE);
-        }
-        ist_coop_sync(coop);
-        word = head->now;
-        least = claim + 1u;
-        ist_coop_sync(coop);
+    const uint64_t *decided = &op.state->decided;
+    if (ist_ep_await_block(coop, &op, decided, IST_EP_DECIDED_TOGETHER) != IST_WAIT_DONE) {
+        return 0;
+    }
+    if (ist_coop_elect(coop)) {
+        head->now = ist_load_u64(coop, decided, IST_RELAXED, IST_SCOPE_DEVICE);
+    }
+    ist_coop_sync(coop);
+    uint64_t word = head->now;           /* written next behind the sync that a wait begins with */
+    if (word & IST_EP_DECIDED_CLAIMED) { /* the load may have found more than the wait acquired */
+        word = ist_ep_await_block(coop, &op, decided, IST_EP_DECIDED_APART) == IST_WAIT_DONE
+                   ? IST_EP_DECIDED_APART
+                   : 0;
     }
     return word;
 }
@@ -384,24 +362,22 @@ IST_DEVICE_FN ist_ep_decision ist_ep_decision_of(uint64_t word)
     decision.word = word;
     decision.found = 0;
     decision.outcome = word == 0 ? (uint32_t)IST_WIRE_ABORTED : (uint32_t)IST_WIRE_DONE;
-    decision.here = word != 0 && (word & IST_EP_DECIDED_APART) == 0;
+    decision.here = (word & IST_EP_DECIDED_TOGETHER) != 0;
     decision.pending = 0;
     decision.reserved = 0;
     return decision;
 }
 
-/** Takes over the decision of others, once there is one; of this block if it has decided alone.
- *  Collective. */
+/** Takes over the decision of others, once there is one, behind a sync; of this block if it has decided
+ *  alone, behind that of ist_ep_publish(). Collective. */
 IST_DEVICE_RARE_FN ist_ep_decision ist_ep_adopt(ist_coop *coop, ist_ep_op_view op, uint32_t alone)
 {
     uint64_t *verdict = ist_ep_verdict_of(coop, op.room);
     ist_ep_decision decision;
-    uint64_t word = alone ? ist_ep_word_apart(&op) : ist_ep_await_decision(coop, op);
-    if (word != 0 && (word & IST_EP_DECIDED_APART) == 0 &&
-        ist_ep_catch_up(coop, op, word) != IST_WAIT_DONE) {
+    uint64_t word = alone ? IST_EP_DECIDED_APART : ist_ep_await_decision(coop, op);
+    if ((word & IST_EP_DECIDED_TOGETHER) != 0 && ist_ep_catch_up(coop, op, word) != IST_WAIT_DONE) {
         word = 0;
     }
-    ist_coop_sync(coop);
     decision = ist_ep_decision_of(word);
     if (decision.here) {
         uint8_t *results = ist_ep_results(coop, op.room);
@@ -425,7 +401,7 @@ IST_DEVICE_FN void ist_ep_note_found(ist_coop *coop, const ist_ep_op_view *op,
 {
     if (decision->pending && ist_coop_elect(coop)) {
         ist_wire_scratch_of(coop, op->room)->now =
-            decision->found == op->before->decided_base ? decision->word : decision->found;
+            decision->found == 0 ? decision->word : decision->found;
     }
 }
 
@@ -438,14 +414,13 @@ IST_DEVICE_FN int ist_ep_is_confirmed(ist_coop *coop, const ist_ep_op_view *op,
     return !pending || ist_wire_scratch_of(coop, op->room)->now == decision->word;
 }
 
-/** Both, for a block that has had no sync in between. Collective. */
+/** Both, for a block that has had no sync in between, but one since it has waited. Collective. */
 IST_DEVICE_FN int ist_ep_confirm(ist_coop *coop, const ist_ep_op_view *op,
                                  ist_ep_decision *decision)
 {
     if (!decision->pending) {
         return 1;
     }
-    ist_coop_sync(coop);
     ist_ep_note_found(coop, op, decision);
     ist_coop_sync(coop);
     return ist_ep_is_confirmed(coop, op, decision);

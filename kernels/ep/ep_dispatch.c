@@ -1222,7 +1222,7 @@ IST_DEVICE_FN void ist_ep_dispatch_run(ist_coop *coop, const ist_ep_dispatch_arg
         if (op.halves & IST_EP_RECEIVE) {
             ist_ep_dispatch_conclude(coop, args, &op, &decision, outcome);
         }
-        ist_ep_advance(coop, &op, &decision, outcome);
+        ist_ep_advance(coop, &op, outcome);
     }
 }
 

@@ -138,15 +138,14 @@ typedef struct ist_ep_state_head {
     uint64_t epoch;       /**< operations since the last clean */
     uint64_t busy;        /**< bit s: slot s is in flight */
     uint64_t staged_base; /**< the words below when the kernel began */
-    uint64_t decided_base;
     uint64_t left_base;
 } ist_ep_state_head;
 
-/** Group state; its words only grow while a kernel runs. */
+/** Group state; the words that blocks wait for only grow while a kernel runs. */
 typedef struct ist_ep_state {
     ist_ep_state_head head;
     uint64_t staged;   /**< blocks that have staged their rows */
-    uint64_t decided;  /**< the last decision: its number, IST_EP_DECIDED_APART, ranks */
+    uint64_t decided;  /**< a decision; 0: this launch has none, and between launches */
     uint64_t left;     /**< blocks that have left a kernel */
     uint64_t outcome;  /**< of a decision that lies apart */
     uint64_t position; /**< of the first wait of the receive half that runs */
@@ -157,11 +156,11 @@ typedef struct ist_ep_state {
 /** A settlement: tag << 8 | ist_wire_outcome. */
 #define IST_EP_SETTLED_BITS 8u
 
-/** A decision: number << 33, whether it lies apart, and if not, who takes part, a bit a rank. */
-#define IST_EP_DECIDED_APART (UINT64_C(1) << 32)
-#define IST_EP_DECIDED_BITS 33u
-#define IST_EP_DECIDED_NUMBER_MAX 0x7fffffffu
+/** A decision: together, and who takes part, a bit a rank; or apart, and 1 once the verdict is there. */
 #define IST_EP_DECIDED_RANKS_MAX 32u
+#define IST_EP_DECIDED_TOGETHER (UINT64_C(1) << 32)
+#define IST_EP_DECIDED_CLAIMED (UINT64_C(1) << 33)
+#define IST_EP_DECIDED_APART (IST_EP_DECIDED_CLAIMED | 1u)
 
 /* ---- the window ------------------------------------------------------------------------------- */
 

@@ -740,8 +740,8 @@ IST_DEVICE_RARE_FN ist_ep_decision ist_ep_reports_adopt(ist_coop *coop, ist_ep_o
     const uint64_t *verdict = (const uint64_t *)(const void *)ist_ep_at(&op, op.args->at.verdict);
     uint8_t *results = ist_ep_results(coop, op.room);
     ist_ep_decision decision;
-    uint64_t word = alone ? ist_ep_word_apart(&op) : ist_ep_await_decision(coop, op);
-    if (word != 0 && (word & IST_EP_DECIDED_APART) == 0 &&
+    uint64_t word = alone ? IST_EP_DECIDED_APART : ist_ep_await_decision(coop, op);
+    if ((word & IST_EP_DECIDED_TOGETHER) != 0 &&
         ist_ep_reports_catch_up(coop, op, word) != IST_WAIT_DONE) {
         word = 0;
     }
@@ -766,12 +766,11 @@ IST_DEVICE_FN ist_ep_decision ist_ep_reports_decide(ist_coop *coop, const ist_ep
                                                     uint32_t outcome)
 {
     uint8_t *results = ist_ep_results(coop, op->room);
-    uint64_t claim = ist_ep_decision_number(op) | IST_EP_DECIDED_APART;
     int may = ist_ep_may_decide_together(op);
     ist_ep_late late;
     ist_ep_decision decision;
     decision.word = 0;
-    decision.found = op->before->decided_base;
+    decision.found = 0;
     decision.outcome = IST_WIRE_DONE;
     decision.here = 1;
     decision.pending = op->blocks > 1u;
@@ -783,20 +782,19 @@ IST_DEVICE_FN ist_ep_decision ist_ep_reports_decide(ist_coop *coop, const ist_ep
         late.waited = ist_ep_await_slice(coop, op, IST_EP_ACK, late.start, results) != 0;
     }
     if (may && outcome == IST_WIRE_DONE && !late.waited) {
-        decision.word = ist_ep_decision_number(op);
+        decision.word = IST_EP_DECIDED_TOGETHER;
         IST_ROLLED
         for (uint32_t peer = 0; peer < op->ranks; ++peer) {
             decision.word |= (uint64_t)(results[peer] == IST_WAIT_DONE) << peer;
         }
         if (op->blocks > 1u && ist_coop_elect(coop)) {
-            decision.found =
-                ist_compare_swap_u64(coop, &op->state->decided, op->before->decided_base,
-                                     decision.word, IST_RELAXED, IST_SCOPE_DEVICE);
+            decision.found = ist_compare_swap_u64(coop, &op->state->decided, 0, decision.word,
+                                                  IST_RELAXED, IST_SCOPE_DEVICE);
         }
         return decision;
     }
     if (may && late.alone) {
-        IST_RARELY(coop, late.alone = ist_ep_claim(coop, *op) == claim);
+        IST_RARELY(coop, late.alone = ist_ep_claim(coop, *op) == IST_EP_DECIDED_CLAIMED);
     }
     if (late.alone) {
         IST_RARELY(coop, ist_ep_reports_decide_apart(coop, *op, late, outcome));
@@ -1043,7 +1041,7 @@ IST_DEVICE_FN void ist_ep_reduced_run(ist_coop *coop, const ist_ep_combine_args 
             ist_ep_reduced_conclude(coop, &op, &desk, outcome);
             ist_ep_take_turns(coop, &op);
         }
-        ist_ep_advance(coop, &op, &decision, outcome);
+        ist_ep_advance(coop, &op, outcome);
     }
 }
 

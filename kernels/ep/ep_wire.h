@@ -5,9 +5,9 @@
  * blocks, heads, flags, puts and stamps. What follows is in ep_decide.h and ep_conclude.h.
  *
  * Orderings that both rely on.
- *   - Blocks of a launch meet through words in the group's state: each adds with acq_rel, the waiter
- *     acquires. Their bases are constant while a kernel runs; the last block to leave, which has
- *     synchronised with all others, moves them.
+ *   - Blocks of a launch meet through words in the group's state: each adds with release, and whoever
+ *     goes on has acquired, by a wait or by the addition itself. Their bases are constant while a
+ *     kernel runs; the last block to leave, which has synchronised with all others, moves them.
  *   - The state is touched by one kernel at a time: operations of a group are ordered by streams.
  */
 #ifndef IST_EP_WIRE_H
@@ -388,7 +388,7 @@ IST_DEVICE_FN ist_wait_result ist_ep_meet_staged(ist_coop *coop, const ist_ep_op
         ist_coop_sync(coop);
         return IST_WAIT_DONE;
     }
-    ist_coop_fetch_add(coop, &op->state->staged, 1, IST_ACQ_REL, IST_SCOPE_DEVICE);
+    ist_coop_fetch_add(coop, &op->state->staged, 1, IST_RELEASE, IST_SCOPE_DEVICE);
     if (op->block >= op->ranks) { /* nobody to send to */
         return IST_WAIT_DONE;
     }
