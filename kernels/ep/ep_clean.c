@@ -2,12 +2,13 @@
 /*
  * Realignment of a group after its ranks have been re-admitted. One block.
  *
- * ep_clean_begin, before the communicator's clean: zeroes the drain and close channels here.
+ * ep_clean_begin, before the communicator's clean: zeroes accounts and signals of the drain and close
+ * channels here.
  *
  * ep_clean, after it (the mask and its generation are the new ones):
  *   1 drain   raise the drain flag at all active ranks, wait for theirs. The signal is strong and
  *             on the context of all that the peer sends, so everything sent before has arrived
- *   2 reset   numbers, slots, flags, signals and accounts of operations, and words whose tags are
+ *   2 reset   numbers, slots, signals and accounts of operations, and words whose tags are
  *             operation numbers alone
  *   3 close   raise the close flag, wait: nobody sends for the first operation of the new
  *             generation before all have reset; look for notices
@@ -23,7 +24,6 @@ IST_DEVICE_FN void ist_ep_reset_channels(ist_coop *coop, const ist_ep_clean_args
 {
     uint64_t bytes = 8u * (uint64_t)count * args->geometry.rank_count;
     ist_wire_channel channel = ist_ep_channel(&args->geometry, &args->at, first);
-    ist_wire_reset_words(coop, args->dev, channel.words, count);
     ist_row_fill(coop, ist_wire_word(coop, args->dev, channel.sent, 0), 0, bytes);
     ist_wire_reset_signals(coop, args->dev, channel.signal_first, count);
     ist_coop_sync(coop);

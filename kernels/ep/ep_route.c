@@ -228,7 +228,7 @@ IST_DEVICE_FN void ist_ep_report_route(ist_coop *coop, const ist_ep_route_args *
         ist_store_u32(coop, &report->k, bad->entry % args->topk, IST_RELAXED, IST_SCOPE_SYSTEM);
         ist_store_u64(coop, (uint64_t *)&report->id, (uint64_t)bad->id, IST_RELAXED,
                       IST_SCOPE_SYSTEM);
-        ist_store_u64(coop, &report->update, args->update, IST_RELEASE, IST_SCOPE_SYSTEM);
+        ist_store_u64(coop, &report->update, args->update, IST_RELAXED, IST_SCOPE_SYSTEM);
     }
 }
 
