@@ -286,18 +286,8 @@ IST_DEVICE_FN void ist_wire_raise_all(ist_coop *coop, const ist_dev_comm *dev,
     }
 }
 
-/** Zeroes the flags of `channels` channels from `words` on. A flag of something that ended without this
- *  rank may still arrive: word beside word, as peers write them. Lane-parallel. */
-IST_DEVICE_FN void ist_wire_reset_words(ist_coop *coop, const ist_dev_comm *dev, uint64_t words,
-                                        uint32_t channels)
-{
-    uint64_t *first = ist_wire_word(coop, dev, words, 0);
-    IST_EACH_LANE (coop, i, channels * ist_dev_rank_count(dev)) {
-        ist_store_u64(coop, first + i, 0, IST_RELAXED, IST_SCOPE_SYSTEM);
-    }
-}
-
-/** Zeroes the signals of `channels` channels that network peers raise here. Lane-parallel. */
+/** Zeroes the signals of `channels` channels that network peers raise here: their accounts begin anew.
+ *  Words of the team stay, as a flag of an older generation matches nothing. Lane-parallel. */
 IST_DEVICE_FN void ist_wire_reset_signals(ist_coop *coop, const ist_dev_comm *dev,
                                           uint32_t signal_first, uint32_t channels)
 {
@@ -396,7 +386,8 @@ IST_DEVICE_FN int ist_wire_evicts(ist_coop *coop, const ist_dev_comm *dev, uint6
 IST_DEVICE_FN void ist_wire_note_eviction(ist_coop *coop, const ist_dev_comm *dev, uint32_t noticed)
 {
     if (ist_wire_tolerant(dev)) {
-        ist_store_u64(coop, &ist_dev_mask_of(dev)->evicted, noticed, IST_RELEASE, IST_SCOPE_SYSTEM);
+        /* Stands for itself: hosts read it when the kernel has ended. */
+        ist_store_u64(coop, &ist_dev_mask_of(dev)->evicted, noticed, IST_RELAXED, IST_SCOPE_SYSTEM);
     } else { /* the peer's communicator has failed, and so has this one */
         ist_wire_drop(coop, dev, IST_ERR_TIMEOUT, noticed - 1u, IST_DEV_OP_NONE, 0, 0, 0);
     }
@@ -453,8 +444,8 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const u
     return noticed != 0;
 }
 
-/** Whether this rank has noted that it is out: one answer for all lanes, no look at new notices.
- *  Collective. */
+/** Whether this rank has noted that it is out: one answer for all lanes, no look at new notices. Begins
+ *  with a sync; one must follow before the next look. Collective. */
 IST_DEVICE_FN int ist_wire_out(ist_coop *coop, const ist_wire *wire)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->room);
@@ -463,9 +454,7 @@ IST_DEVICE_FN int ist_wire_out(ist_coop *coop, const ist_wire *wire)
         head->noticed = (uint32_t)ist_wire_evicted(coop, wire->dev);
     }
     ist_coop_sync(coop);
-    uint32_t out = head->noticed;
-    ist_coop_sync(coop);
-    return out != 0;
+    return head->noticed != 0;
 }
 
 /** Value that a peer's flag has now, for reports. Lane. */

@@ -446,7 +446,9 @@ void sim_agent_fence(sim_explore *explore, uint32_t number, ist_order order, ist
         uint32_t snapshot = sim_agent_release(explore, number);
         agent->released[0] = snapshot;
         if (scope == IST_SCOPE_SYSTEM) {
+            uint32_t *fenced = &explore->shadows[agent->rank->index].fenced;
             agent->released[1] = snapshot;
+            *fenced = sim_snapshot_join(explore, *fenced, snapshot);
         }
     }
 }

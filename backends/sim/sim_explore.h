@@ -221,6 +221,8 @@ typedef struct sim_shadow {
     sim_shadow_page **pages; /* [room] NULL: none; they belong to the pool */
     uint32_t room;
     uint32_t high; /* pages that may be there */
+    uint32_t
+        fenced; /* snapshot of all that the rank's release fences of the system cover; 0: none */
 } sim_shadow;
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -246,6 +248,7 @@ typedef struct sim_word {
     struct {
         uint32_t agent, clock, order;
     } seen[SIM_SEEN_KEPT]; /* what agents have read last: they never go back */
+    uint64_t newest_ps;    /* when the newest store was made */
 } sim_word;
 
 /* Where words are that lie in no device memory: signals, counters, barriers. */
@@ -527,6 +530,10 @@ void sim_word_acquire(sim_explore *explore, uint32_t agent, const void *word, ui
 void sim_words_begin(sim_explore *explore);
 /* Acquires all words of a range that were stored to as words. */
 void sim_words_acquire(sim_explore *explore, uint32_t agent, const void *mem, uint64_t bytes);
+/* A row was copied: words that others store as words are each old or new, once races are not judged; old
+   no longer than a store takes on its way. */
+void sim_words_copied(sim_explore *explore, uint32_t agent, void *dst, const void *src,
+                      uint64_t bytes);
 /* What has no bytes of its own (signals, counters): `key` names it. */
 void sim_key_release(sim_explore *explore, const void *key, uint32_t released);
 void sim_key_acquire(sim_explore *explore, uint32_t agent, const void *key, bool acquires);

@@ -148,6 +148,7 @@ void sim_shadow_begin(sim_explore *explore)
             memset(shadow->pages, 0, shadow->high * sizeof(*shadow->pages));
         }
         shadow->high = 0;
+        shadow->fenced = 0;
     }
     explore->page_count = 0;
     explore->reader_count = 0;
@@ -329,6 +330,23 @@ typedef struct sim_check {
     const sim_shadow_page *page; /* the first */
 } sim_check;
 
+/* Of a row that was written behind a fence, without more order than that: whoever reads it and then
+   passes an acquire fence knows what lies before the writer's. */
+static void sim_row_fenced(const sim_check *check, sim_epoch write, sim_epoch read)
+{
+    sim_explore *explore = check->explore;
+    const sim_agent *writer = &explore->agents[sim_epoch_agent(write)];
+    if (sim_epoch_class(write) != SIM_WEAK || sim_epoch_class(read) != SIM_WEAK ||
+        writer->kind == SIM_AGENT_NETWORK || writer->rank == NULL ||
+        writer->rank == check->agent->rank) {
+        return;
+    }
+    uint32_t fenced = explore->shadows[writer->rank->index].fenced;
+    if (fenced != 0) {
+        sim_agent_note(explore, check->agent->number, fenced, 1);
+    }
+}
+
 static void sim_cell_read(const sim_check *check, sim_cell *cell, sim_epoch epoch)
 {
     const sim_agent *agent = check->agent;
@@ -341,6 +359,8 @@ static void sim_cell_read(const sim_check *check, sim_cell *cell, sim_epoch epoc
             sim_finding_access(check->explore, IST_FINDING_UNWRITTEN, &at,
                                "nobody has written it since it was allocated");
         }
+    } else if (check->explore->gave_up && !sim_agent_knows(agent, cell->write)) {
+        sim_row_fenced(check, cell->write, epoch);
     } else if (!sim_ordered(check->explore, agent, epoch, cell->write) &&
                !sim_words_read_as_row(epoch, cell->write)) {
         sim_finding_race(check->explore, agent->number, check->access, check->address, cell->write,

@@ -159,9 +159,10 @@ static uint64_t sim_word_now(const void *word, uint32_t width)
     return width == 4 ? *(const uint32_t *)word : *(const uint64_t *)word;
 }
 
-static inline void sim_word_push(sim_word *word, uint64_t value, sim_epoch epoch, uint32_t device,
-                                 uint32_t system)
+static inline void sim_word_push(const sim_explore *explore, sim_word *word, uint64_t value,
+                                 sim_epoch epoch, uint32_t device, uint32_t system)
 {
+    word->newest_ps = explore->world->now_ps;
     if (word->next - word->first == SIM_STORES_KEPT) {
         ++word->first;
     }
@@ -184,6 +185,7 @@ static inline sim_word *sim_word_make(sim_explore *explore, sim_shadow_page *pag
         word->next = 1;
         word->seen_count = 0;
         word->stale_reads = 0;
+        word->newest_ps = 0;
         word->stores[0] = (sim_store_seen){now, sim_epoch_of(0, 1, SIM_STRONG_SYSTEM), {0, 0}};
     }
     return word;
@@ -278,6 +280,19 @@ static uint32_t sim_word_oldest(const sim_explore *explore, const sim_word *word
     return oldest;
 }
 
+/* The store that a reader gets which may not know the newest: the scheduler picks. */
+static const sim_store_seen *sim_word_pick(sim_explore *explore, sim_word *word, uint32_t number)
+{
+    uint32_t newest = word->next - 1u;
+    uint32_t floor = sim_word_floor(explore, word, number);
+    uint32_t oldest = sim_word_oldest(explore, word, number, floor);
+    uint32_t older =
+        word->stale_reads < SIM_STALE_IN_ROW ? sim_choose_value(explore, newest - oldest + 1u) : 0;
+    word->stale_reads = older > 0 ? (uint16_t)(word->stale_reads + 1u) : 0;
+    sim_word_saw(explore, word, number, newest - older);
+    return &word->stores[(newest - older) % SIM_STORES_KEPT];
+}
+
 uint64_t sim_word_load(sim_explore *explore, uint32_t number, const void *address, uint32_t width,
                        ist_order order, ist_scope scope, const char *call)
 {
@@ -289,20 +304,10 @@ uint64_t sim_word_load(sim_explore *explore, uint32_t number, const void *addres
         word->stores[(word->next - 1u) % SIM_STORES_KEPT].value != now) {
         return now;
     }
-    uint32_t newest = word->next - 1u;
-    const sim_store_seen *last = &word->stores[newest % SIM_STORES_KEPT];
-    uint32_t chosen = newest;
-    if (!sim_agent_knows(&explore->agents[number], last->epoch)) {
-        uint32_t floor = sim_word_floor(explore, word, number);
-        uint32_t oldest = sim_word_oldest(explore, word, number, floor);
-        uint32_t older = word->stale_reads < SIM_STALE_IN_ROW
-                             ? sim_choose_value(explore, newest - oldest + 1u)
-                             : 0;
-        word->stale_reads = older > 0 ? (uint16_t)(word->stale_reads + 1u) : 0;
-        chosen = newest - older;
-        sim_word_saw(explore, word, number, chosen);
+    const sim_store_seen *store = &word->stores[(word->next - 1u) % SIM_STORES_KEPT];
+    if (!sim_agent_knows(&explore->agents[number], store->epoch)) {
+        store = sim_word_pick(explore, word, number);
     }
-    const sim_store_seen *store = &word->stores[chosen % SIM_STORES_KEPT];
     sim_word_sync(explore, number, store, sim_acquires(order), scope);
     return store->value;
 }
@@ -354,7 +359,7 @@ sim_rank *sim_word_store(sim_explore *explore, uint32_t number, void *address, u
     uint32_t released[2];
     sim_word_released(explore, number, order, scope, released);
     if (word != NULL) { /* who knows it, has seen it */
-        sim_word_push(word, value, epoch, released[0], released[1]);
+        sim_word_push(explore, word, value, epoch, released[0], released[1]);
     }
     sim_word_write(address, value, width);
     return page != NULL ? page->owner : sim_memory_owner(explore->world, address);
@@ -367,8 +372,8 @@ void sim_word_arrive(sim_explore *explore, uint32_t number, void *address, uint6
         sim_shadow_access(explore, number, address, width, true, SIM_STRONG_SYSTEM, "store");
     sim_word *word = sim_word_make(explore, page, address, width);
     if (word != NULL) {
-        sim_word_push(word, value, sim_word_epoch(explore, number, IST_SCOPE_SYSTEM), released,
-                      released);
+        sim_word_push(explore, word, value, sim_word_epoch(explore, number, IST_SCOPE_SYSTEM),
+                      released, released);
     }
     sim_word_write(address, value, width);
 }
@@ -399,10 +404,38 @@ uint64_t sim_word_update(sim_explore *explore, uint32_t number, uint64_t *addres
                      : op == SIM_WORD_AND ? (before & operand)
                                           : operand;
     if (word != NULL) {
-        sim_word_push(word, after, epoch, released[0], released[1]);
+        sim_word_push(explore, word, after, epoch, released[0], released[1]);
     }
     *address = after;
     return before;
+}
+
+/* One word of a row, which was copied as it is in memory. */
+static void sim_word_copied(sim_explore *explore, uint32_t number, sim_word *word, uint64_t *copy)
+{
+    const sim_store_seen *newest = &word->stores[(word->next - 1u) % SIM_STORES_KEPT];
+    const sim_world *world = explore->world;
+    if (word->width == 8 && newest->value == *copy &&
+        world->now_ps - word->newest_ps <= world->cluster.nvlink_latency_ps &&
+        !sim_agent_knows(&explore->agents[number], newest->epoch)) {
+        *copy = sim_word_pick(explore, word, number)->value;
+    }
+}
+
+void sim_words_copied(sim_explore *explore, uint32_t number, void *dst, const void *src,
+                      uint64_t bytes)
+{
+    if (!explore->gave_up || (((uintptr_t)dst | (uintptr_t)src) & 7u) != 0) {
+        return;
+    }
+    const uint8_t *from = src;
+    for (uint64_t at = 0; at + 8u <= bytes; at += 8u) {
+        const sim_shadow_page *page = sim_shadow_page_at(explore, from + at);
+        sim_word *word = page != NULL ? sim_word_find(explore, page, from + at) : NULL;
+        if (word != NULL) {
+            sim_word_copied(explore, number, word, (uint64_t *)(void *)((uint8_t *)dst + at));
+        }
+    }
 }
 
 void sim_words_acquire(sim_explore *explore, uint32_t number, const void *mem, uint64_t bytes)

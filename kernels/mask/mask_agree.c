@@ -5,7 +5,10 @@
  * Phases:
  *   1 look    a rank that was told it is out does not take part: the others count on its silence
  *   2 flood   mask_flood.h, starting from this rank's mask
- *   3 enact   generation + 1, released after the words of the mask, then the answer to the host
+ *   3 enact   generation + 1, and the answer to the host
+ *
+ * Mask, generation and answer are in no order: the host reads them when the kernel has ended, and kernels
+ * that run beside this one take each word by itself.
  *
  * Tags carry the generation, which every successful agreement changes, so messages of different
  * agreements never match.
@@ -33,7 +36,7 @@ IST_KERNEL(mask_agree, ist_mask_agree_args)
         status = ist_mask_agree_on(coop, &flood);
     }
     if (status == IST_OK && ist_coop_elect(coop)) {
-        ist_store_u64(coop, &dev->mask->generation, generation + 1u, IST_RELEASE, IST_SCOPE_SYSTEM);
+        ist_store_u64(coop, &dev->mask->generation, generation + 1u, IST_RELAXED, IST_SCOPE_SYSTEM);
     }
     ist_mask_answer(coop, dev, args->result, args->sequence, status, flood.rounds);
 }

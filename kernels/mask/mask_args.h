@@ -42,7 +42,7 @@
 #define IST_MASK_GENERATION_SHIFT 20u
 #define IST_MASK_CLEAN_INSTANCE (UINT64_C(1) << 63)
 
-/** How an agreement ended; in host-visible memory, `sequence` is written last. */
+/** How an agreement ended; in host-visible memory, to be read when the kernel has ended. */
 typedef struct ist_mask_result {
     uint64_t sequence;   /**< as given in the arguments */
     int32_t status;      /**< IST_OK, IST_INCOMPLETE (clean: some rank is out), IST_ERR_EVICTED,

@@ -2,19 +2,20 @@
 /*
  * Re-admission: the participants that the host exchange found get one mask with a new generation.
  *
- * mask_clean_begin, before the exchange: zeroes the channels that mask_clean uses, on this rank.
+ * mask_clean_begin, before the exchange: zeroes accounts and signals of the channels that mask_clean
+ * uses, on this rank.
  *
  * mask_clean, after it:
  *   1 admit   mask = participants, the new generation, no eviction, no network errors
  *   2 drain   raise the drain flag at all participants and wait for theirs. On the network the
  *             signal is strong and travels on the context of all of the peer's traffic, so
  *             everything that the peer had sent before has arrived
- *   3 reset   barrier channels, numbers and accounts
+ *   3 reset   numbers, accounts and signals of barriers
  *   4 agree   flooding among the participants that are left; nobody passes its first round before
  *             all have reset, so no new flag can meet an old account
  *
- * Words and signals of phases 2 and 4 were zeroed before the exchange, which all participants have
- * left before any of them begins phase 2.
+ * Signals of phases 2 and 4 were zeroed before the exchange, which all participants have left before
+ * any of them begins phase 2. Words of the team are not: all tags carry the generation, which is new.
  */
 #include "mask_flood.h"
 
@@ -36,7 +37,7 @@ IST_DEVICE_FN uint64_t ist_mask_launches_from(uint64_t generation)
            << IST_MASK_LAUNCH_BITS;
 }
 
-/** Phase 1; phase 2 begins with a sync. Collective. */
+/** Phase 1; phase 2 begins with a sync. The words are in no order, as those of an agreement. Collective. */
 IST_DEVICE_FN void ist_mask_admit(ist_coop *coop, const ist_mask_clean_args *args)
 {
     const ist_dev_comm *dev = args->dev;
@@ -50,10 +51,9 @@ IST_DEVICE_FN void ist_mask_admit(ist_coop *coop, const ist_mask_clean_args *arg
             ist_gin_peer_clear(coop, dev, peer);
         }
     }
-    ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         ist_store_u64(coop, &dev->mask->evicted, 0, IST_RELAXED, IST_SCOPE_SYSTEM);
-        ist_store_u64(coop, &dev->mask->generation, args->generation, IST_RELEASE,
+        ist_store_u64(coop, &dev->mask->generation, args->generation, IST_RELAXED,
                       IST_SCOPE_SYSTEM);
     }
 }

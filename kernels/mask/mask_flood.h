@@ -228,7 +228,7 @@ IST_DEVICE_FN void ist_mask_apply(ist_coop *coop, const ist_mask_flood *flood)
     }
     ist_wire_notify(coop, &wire, marks);
     IST_EACH_LANE (coop, i, ist_mask_word_count(dev)) {
-        ist_store_u64(coop, &dev->mask->words[i], now[i], IST_RELEASE, IST_SCOPE_SYSTEM);
+        ist_store_u64(coop, &dev->mask->words[i], now[i], IST_RELAXED, IST_SCOPE_SYSTEM);
     }
 }
 
@@ -236,7 +236,7 @@ IST_DEVICE_FN void ist_mask_apply(ist_coop *coop, const ist_mask_flood *flood)
 IST_DEVICE_FN int32_t ist_mask_excluded(ist_coop *coop, const ist_dev_comm *dev, uint32_t by)
 {
     if (by != 0 && ist_coop_elect(coop)) {
-        ist_store_u64(coop, &dev->mask->evicted, by, IST_RELEASE, IST_SCOPE_SYSTEM);
+        ist_store_u64(coop, &dev->mask->evicted, by, IST_RELAXED, IST_SCOPE_SYSTEM);
     }
     return IST_ERR_EVICTED;
 }

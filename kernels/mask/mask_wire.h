@@ -39,7 +39,7 @@ IST_DEVICE_FN uint8_t *ist_mask_results(ist_coop *coop, const ist_dev_comm *dev)
     return (uint8_t *)ist_coop_scratch(coop, IST_MASK_SCRATCH_RESULTS, dev->rank_count);
 }
 
-/** Writes the answer for the host, `sequence` last; a sync lies behind all that it covers. Collective. */
+/** Writes the answer for the host, which reads it when the kernel has ended. Collective. */
 IST_DEVICE_FN void ist_mask_answer(ist_coop *coop, const ist_dev_comm *dev, ist_mask_result *result,
                                    uint64_t sequence, int32_t status, uint32_t rounds)
 {
@@ -49,17 +49,16 @@ IST_DEVICE_FN void ist_mask_answer(ist_coop *coop, const ist_dev_comm *dev, ist_
                       IST_SCOPE_SYSTEM);
         ist_store_u32(coop, &result->rounds, rounds, IST_RELAXED, IST_SCOPE_SYSTEM);
         ist_store_u64(coop, &result->generation, generation, IST_RELAXED, IST_SCOPE_SYSTEM);
-        ist_store_u64(coop, &result->sequence, sequence, IST_RELEASE, IST_SCOPE_SYSTEM);
+        ist_store_u64(coop, &result->sequence, sequence, IST_RELAXED, IST_SCOPE_SYSTEM);
     }
 }
 
-/** Zeroes what this rank keeps of channels [first, first + count). A sync must follow. Collective. */
+/** Zeroes accounts and signals of channels [first, first + count). A sync must follow. Collective. */
 IST_DEVICE_FN void ist_mask_reset(ist_coop *coop, const ist_dev_comm *dev,
                                   const ist_mask_layout *at, uint32_t first, uint32_t count)
 {
     uint64_t bytes = 8u * (uint64_t)count * dev->rank_count;
     ist_wire_channel from = ist_mask_channel_of(dev, at, first);
-    ist_wire_reset_words(coop, dev, from.words, count);
     ist_row_fill(coop, ist_wire_word(coop, dev, from.sent, 0), 0, bytes);
     ist_wire_reset_signals(coop, dev, from.signal_first, count);
 }

@@ -243,6 +243,52 @@ static void the_agreed_mask_is_what_all_survivors_hold(void **state)
     }
 }
 
+/* ---- one agreement after another --------------------------------------------------------------- */
+
+/* Rank 0 comes late to the fourth, and without the last rank. Nothing is reset between them. */
+static ist_status again_main(ist_world *world, void *arg)
+{
+    scene *at = arg;
+    ist_test_rank test;
+    IST_TEST_PASS_ON(open_masked(world, &test));
+    uint64_t word = all_ranks() >> 1u;
+    for (uint32_t i = 0; i < 3; ++i) {
+        EXPECT_OK(world, ist_comm_agree(test.comm, test.stream));
+    }
+    if (test.rank == 0) {
+        EXPECT_OK(world, ist_world_sleep(world, DEADLINE_NS / 4u));
+        EXPECT_OK(world, ist_comm_mask_update(test.comm, &word, test.stream));
+    }
+    at->agreed[test.rank].status = ist_comm_agree(test.comm, test.stream);
+    IST_TEST_PASS_ON(look(&test, &at->agreed[test.rank]));
+    uint64_t began = ist_world_clock_ns(world);
+    IST_TEST_PASS_ON(barrier(&test));
+    if (test.rank == ranks - 1u && ist_test_on_simulator()) { /* who is out does not take part */
+        EXPECT(world, ist_world_clock_ns(world) - began < DEADLINE_NS / 16u);
+    }
+    IST_TEST_PASS_ON(sleep_until(world, AWAY_NS));
+    at->cleaned[test.rank].status = ist_comm_clean(test.comm, test.stream);
+    return ist_test_rank_close(&test, false);
+}
+
+static void an_agreement_takes_nothing_from_those_before(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof(clusters) / sizeof(clusters[0]); ++c) {
+        scene at = {0};
+        if (!ist_test_has_cluster(clusters[c])) {
+            continue;
+        }
+        assert_int_equal(ist_test_run(ranks, clusters[c], again_main, &at), IST_OK);
+        for (uint32_t rank = 0; rank < ranks; ++rank) {
+            bool last = rank == ranks - 1u;
+            assert_int_equal(at.agreed[rank].status, last ? IST_ERR_EVICTED : IST_OK);
+            assert_int_equal(at.cleaned[rank].status, IST_OK);
+            assert_true(last || at.agreed[rank].word == all_ranks() >> 1u);
+        }
+    }
+}
+
 /* ---- agreements and cleans one after the other ----------------------------------------------- */
 
 static ist_status often_main(ist_world *world, void *arg)
@@ -449,6 +495,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(missing_ranks_are_masked_and_come_back),
         cmocka_unit_test(the_agreed_mask_is_what_all_survivors_hold),
+        cmocka_unit_test(an_agreement_takes_nothing_from_those_before),
         cmocka_unit_test(agreements_and_cleans_follow_each_other),
         cmocka_unit_test(a_clean_without_some_ranks_is_incomplete),
         cmocka_unit_test(the_mask_is_read_through_memory),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: who was masked before the first operation costs the others nothing but its rows, though
- * nothing it ever sent lies in their memory; and an operation that a clean has ended says so.
+ * nothing it ever sent lies in their memory; an operation that a clean has ended says so; and who is told
+ * to go in an operation tells the others, who then do not wait for it.
  * Method: all but the last rank mask it by hand, then do steps; all ranks begin operations in
  * halves, clean, read their records, and do a step.
  */
@@ -98,6 +99,46 @@ static ist_status ended_main(ist_world *world, void *arg)
     return close_all(world, &rig, &lane);
 }
 
+/* ---- told that it leaves ------------------------------------------------------------------------ */
+
+/* Rank 0 lets the last rank go while that waits in a dispatch, so that it leaves. The others come later,
+   to an agreement: they do not wait for it. */
+static ist_status leaver_main(ist_world *world, void *arg)
+{
+    const scene *s = arg;
+    ep_rig rig;
+    ep_lane lane;
+    IST_TEST_PASS_ON(open_all(world, s, &rig, &lane));
+    uint32_t last = rig.rank_count - 1u, count = 0;
+    uint64_t others = (UINT64_C(1) << last) - 1u;
+    if (rig.rank == last) {
+        EXPECT_OK(world, ep_lane_load(&lane, &s->made[0]));
+        EXPECT_OK(world, ep_lane_route(&lane, rig.stream));
+        EXPECT_OK(world, ep_lane_dispatch(&lane, rig.stream, 0));
+        EXPECT_OK(world, ist_stream_sync(rig.stream, 0));
+        EXPECT_OK(world, ep_lane_read_record(&lane, IST_EP_OP_DISPATCH));
+        EXPECT_EQUAL(world, lane.record[IST_EP_OP_DISPATCH].status, IST_ERR_EVICTED);
+    } else if (rig.rank == 0) {
+        EXPECT_OK(world, ist_comm_mask_update(rig.comm, &others, rig.stream));
+    } else {
+        EXPECT_OK(world, ist_world_sleep(world, DEADLINE_NS / 2u));
+    }
+    if (rig.rank != last) {
+        EXPECT_OK(world, ist_comm_agree(rig.comm, rig.stream));
+        EXPECT_OK(world, ist_comm_error_get(rig.comm, 0, &count, NULL));
+        EXPECT_EQUAL(world, count, rig.rank != 0);
+    }
+    if (count != 0) {
+        ist_error error = {.size = sizeof(error)};
+        EXPECT_OK(world, ist_comm_error_get(rig.comm, 0, &count, &error));
+        EXPECT_EQUAL(world, error.status, IST_ERR_RANK_LOST);
+        EXPECT_EQUAL(world, error.peer, last);
+        EXPECT(world, error.waited_ns < DEADLINE_NS / 2u);
+    }
+    EXPECT_OK(world, ist_world_sleep(world, 100ull * DEADLINE_NS));
+    return close_all(world, &rig, &lane);
+}
+
 /* ---- scenes ------------------------------------------------------------------------------------ */
 
 static void run_scenes(ist_status (*body)(ist_world *world, void *arg))
@@ -140,11 +181,18 @@ static void what_a_clean_ends_says_so(void **state)
     run_scenes(ended_main);
 }
 
+static void who_says_that_it_leaves_is_not_waited_for(void **state)
+{
+    (void)state;
+    run_scenes(leaver_main);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_was_never_there_is_only_missing),
         cmocka_unit_test(what_a_clean_ends_says_so),
+        cmocka_unit_test(who_says_that_it_leaves_is_not_waited_for),
     };
     ist_test_init(argc, argv);
     return cmocka_run_group_tests_name("ep left out", tests, NULL, NULL);

@@ -129,6 +129,9 @@ void ist_row_copy(ist_coop *coop, void *dst, const void *src, uint64_t bytes)
                                                                 dst, src, bytes, "row_copy")
                                               : sim_memory_owner(world, dst);
     sim_row_write(target, dst, src, bytes);
+    if (world->explore != NULL) {
+        sim_words_copied(world->explore, coop->actor.agent, dst, src, bytes);
+    }
 }
 
 void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const void *src,
@@ -142,7 +145,6 @@ void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const v
     if (count == 0 || !sim_row_check(coop, src, "row_copy_many")) {
         return;
     }
-    (void)sim_device_row(coop, src, bytes, false, "row_copy_many");
     /* The source is read once: only the first place pays the way from it. */
     for (uint32_t i = 0; i < count; ++i) {
         if (!sim_row_check(coop, dst[i], "row_copy_many")) {
@@ -150,6 +152,8 @@ void ist_row_copy_many(ist_coop *coop, void *const *dst, uint32_t count, const v
         }
         sim_device_call(coop);
         sim_row_charge(coop, dst[i], i == 0 ? src : NULL, bytes);
+        (void)sim_device_row(coop, src, bytes, false,
+                             "row_copy_many"); /* as it is after the step */
         sim_row_write(sim_device_row(coop, dst[i], bytes, true, "row_copy_many"), dst[i], src,
                       bytes);
     }
