@@ -278,8 +278,7 @@ IST_DEVICE_FN void ist_ep_publish(ist_coop *coop, const ist_ep_op_view *op, uint
 IST_DEVICE_RARE_FN uint64_t ist_ep_claim(ist_coop *coop, ist_ep_op_view op)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, op.room);
-    ist_coop_sync(coop);
-    if (ist_coop_elect(coop)) {
+    if (ist_coop_elect(coop)) { /* `now` was last read before the sync that a wait ends with */
         uint64_t before =
             op.blocks > 1u ? ist_ep_set_decision(coop, &op, IST_EP_DECIDED_CLAIMED) : 0;
         head->now = before == 0 ? IST_EP_DECIDED_CLAIMED : before;

@@ -86,6 +86,7 @@ static void run_scene(uint32_t i, uint64_t late_ns)
                           .layout = i / 4 % 2 == 0 ? IST_EP_EXPERT_MAJOR : IST_EP_RANK_MAJOR};
     s->blocks = 1 + i % 4;
     s->staged = i / 8 % 2;
+    s->shape.order = i / 16 % 2 == 0 ? IST_EP_COMBINE_STRICT : IST_EP_COMBINE_REDUCED;
     s->late_ns = late_ns;
     assert_true(ep_case_init(&s->made, &s->shape));
     assert_int_equal(ist_test_run(s->shape.rank_count, NULL, scene_main, s), IST_OK);
