@@ -393,12 +393,13 @@ IST_DEVICE_FN void ist_wire_note_eviction(ist_coop *coop, const ist_dev_comm *de
     }
 }
 
-/** As ist_wire_note_eviction(), apart. Collective. */
+/** As ist_wire_note_eviction(), apart; all lanes know it after that. Collective. */
 IST_DEVICE_RARE_FN void ist_wire_leave(ist_coop *coop, const ist_dev_comm *dev, uint32_t noticed)
 {
     if (ist_coop_elect(coop)) {
         ist_wire_note_eviction(coop, dev, noticed);
     }
+    ist_coop_sync(coop);
 }
 
 /**
@@ -444,12 +445,11 @@ IST_DEVICE_FN int ist_wire_noticed(ist_coop *coop, const ist_wire *wire, const u
     return noticed != 0;
 }
 
-/** Whether this rank has noted that it is out: one answer for all lanes, no look at new notices. Begins
- *  with a sync; one must follow before the next look. Collective. */
+/** Whether this rank has noted that it is out: one answer for all lanes, no look at new notices. A
+ *  sync lies between what is before and what is after; another must lie between two looks. Collective. */
 IST_DEVICE_FN int ist_wire_out(ist_coop *coop, const ist_wire *wire)
 {
     ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->room);
-    ist_coop_sync(coop);
     if (ist_coop_elect(coop)) {
         head->noticed = (uint32_t)ist_wire_evicted(coop, wire->dev);
     }
