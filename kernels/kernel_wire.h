@@ -566,12 +566,11 @@ IST_DEVICE_FN uint32_t ist_wire_judge(ist_coop *coop, const ist_wire *wire,
     ist_wire_scratch *head = ist_wire_scratch_of(coop, wire->room);
     uint64_t waited = ist_wire_now(coop, head) - start;
     ist_wire_count_silence(coop, wire, want, results, slice);
-    uint32_t aborted = head->aborted;
-    uint32_t lost = head->lost;
-    uint32_t waiting = head->waiting;
-    if (aborted) {
+    if (head->aborted) {
         return IST_WIRE_ABORTED;
     }
+    uint32_t lost = head->lost;
+    uint32_t waiting = head->waiting;
     if (ist_wire_noticed(coop, wire, NULL)) {
         return IST_WIRE_EVICTED;
     }
@@ -603,7 +602,8 @@ IST_DEVICE_FN uint32_t ist_wire_wait_slice(ist_coop *coop, const ist_wire *wire,
     return ist_wait_peers(coop, wire->dev, &wait, results);
 }
 
-/** The rest of a wait whose first slice left peers missing. @return ist_wire_outcome. Collective. */
+/** The rest of a wait whose first slice left peers missing. No sync is needed at its end: a wait that
+ *  brings all ends with one, so does whoever gives up or leaves. @return ist_wire_outcome. Collective. */
 IST_DEVICE_RARE_FN uint32_t ist_wire_wait_on(ist_coop *coop, ist_wire wire, ist_wire_want want,
                                              uint64_t start, uint8_t *results)
 {
@@ -615,7 +615,6 @@ IST_DEVICE_RARE_FN uint32_t ist_wire_wait_on(ist_coop *coop, ist_wire wire, ist_
             outcome |= ist_wire_judge(coop, &wire, &want, results, slice, start);
         }
     }
-    ist_coop_sync(coop); /* the caller may look for notices again, in the same scratch */
     return outcome;
 }
 
