@@ -11,6 +11,8 @@
 
 #define SOFT_NS (EXPLORE_DEADLINE_NS / 8u)
 #define HARD_NS (EXPLORE_DEADLINE_NS / 4u)
+/* A load over a dead link cannot be given up, so it has to be up again before the world's deadline. */
+#define OUTAGE_NS_MAX (3u * EXPLORE_DEADLINE_NS)
 #define STRUCK_MAX 4u
 
 #define X(name, text, network, sentence) {text, sentence, network},
@@ -132,8 +134,8 @@ static ist_status draw_link(dice *d, ist_fault_kind kind)
     some_pair(d, &fault);
     some_moment(d, &fault);
     bool is_long = kind == IST_FAULT_LINK_DOWN && between(d, 0, 1) == 0;
-    fault.duration_ns = is_long ? between(d, EXPLORE_DEADLINE_NS, 4u * EXPLORE_DEADLINE_NS)
-                                : between(d, 1, SOFT_NS);
+    fault.duration_ns =
+        is_long ? between(d, EXPLORE_DEADLINE_NS, OUTAGE_NS_MAX) : between(d, 1, SOFT_NS);
     fault.ratio = kind == IST_FAULT_LINK_SLOW ? between(d, 2, 16) : 0;
     return add(d, fault);
 }
@@ -159,7 +161,7 @@ static ist_status draw_mixed(dice *d)
                                .transfer_count_max = d->ground->network ? 4 : 1,
                                .link_count_max = 1,
                                .horizon_ops = d->ground->horizon_ops,
-                               .stall_ns_max = 4u * EXPLORE_DEADLINE_NS,
+                               .stall_ns_max = OUTAGE_NS_MAX,
                                .legal_only = legal ? 1 : 0};
     return ist_fault_plan_random(d->plan, between(d, 0, UINT64_MAX - 1u), &budget);
 }
