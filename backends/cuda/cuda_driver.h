@@ -32,6 +32,7 @@
     X(cuCtxPopCurrent)                                                                             \
     X(cuCtxGetLimit)                                                                               \
     X(cuCtxSetLimit)                                                                               \
+    X(cuCtxSynchronize)                                                                            \
     X(cuMemGetAllocationGranularity)                                                               \
     X(cuMemAddressReserve)                                                                         \
     X(cuMemAddressFree)                                                                            \

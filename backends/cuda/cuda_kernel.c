@@ -109,29 +109,8 @@ static ist_status image_into_context(const cuda_rank *rank, CUlibrary library, s
     return status;
 }
 
-/*
- * A kernel that needs more local memory than any before it makes the driver wait, in the launch and
- * with its lock held, until every kernel of the context has ended: also for one that waits for a peer,
- * and for what another thread of this rank would do through the driver. So the most is asked for here.
- */
-static ist_status stack_reserve(const cuda_rank *rank, size_t stack)
+static ist_status tables_alloc(cuda_rank *rank)
 {
-    size_t limit = 0;
-    CUDA_TRY(rank, cuCtxGetLimit, &limit, CU_LIMIT_STACK_SIZE);
-    if (limit < stack) {
-        CUDA_TRY(rank, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, stack);
-    }
-    return IST_OK;
-}
-
-ist_status cuda_kernels_open(cuda_rank *rank)
-{
-    size_t stack = 0;
-    IST_RETURN_IF_ERROR(images_load(rank));
-    for (uint32_t i = 0; i < image_count; ++i) {
-        IST_RETURN_IF_ERROR(image_into_context(rank, images[i].library, &stack));
-    }
-    IST_RETURN_IF_ERROR(stack_reserve(rank, stack));
     for (int gin = 0; gin < 2; ++gin) {
         rank->functions[gin] = ist_alloc(CUDA_KERNEL_COUNT_MAX, sizeof(*rank->functions[gin]));
         if (rank->functions[gin] == NULL) {
@@ -316,4 +295,45 @@ ist_status cuda_launch(void *self, uint64_t stream, const ist_kernel *kernel, ui
     ist_status status = launch_entered(rank, on, kernel, block_count, args);
     cuda_exit(entered);
     return cuda_captured(rank, on, status);
+}
+
+/* ---- before the first launch ------------------------------------------------------------------ */
+
+/*
+ * A kernel that needs more local memory than any before it makes the driver wait, in the launch and
+ * with its lock held, until every kernel of the context has ended: also for one that waits for a peer,
+ * and for what another thread of this rank would do through the driver. So the most is asked for here.
+ * The first launches after that wait on the device in the same way, until one has been made while
+ * nothing else ran: under the lock, as ranks of one process may share a context.
+ */
+static ist_status stack_reserve(cuda_rank *rank, size_t stack)
+{
+    static const ist_kernel nothing = {
+        .name = "cuda_nothing", .args_bytes = sizeof(uint64_t), .source = "cuda_nothing.c"};
+    const cuda_stream side = {.handle = rank->side};
+    const uint64_t args = 0;
+    size_t limit = 0;
+    CUDA_TRY(rank, cuCtxGetLimit, &limit, CU_LIMIT_STACK_SIZE);
+    if (limit >= stack) {
+        return IST_OK;
+    }
+    CUDA_TRY(rank, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, stack);
+    IST_RETURN_IF_ERROR(launch_entered(rank, &side, &nothing, 1, &args));
+    CUresult result = cu.cuCtxSynchronize();
+    return result == CUDA_SUCCESS ? IST_OK : cuda_fail(rank, result, "cuCtxSynchronize");
+}
+
+ist_status cuda_kernels_open(cuda_rank *rank)
+{
+    static pthread_mutex_t stack_lock = PTHREAD_MUTEX_INITIALIZER;
+    size_t stack = 0;
+    IST_RETURN_IF_ERROR(images_load(rank));
+    for (uint32_t i = 0; i < image_count; ++i) {
+        IST_RETURN_IF_ERROR(image_into_context(rank, images[i].library, &stack));
+    }
+    IST_RETURN_IF_ERROR(tables_alloc(rank));
+    (void)pthread_mutex_lock(&stack_lock);
+    ist_status status = stack_reserve(rank, stack);
+    (void)pthread_mutex_unlock(&stack_lock);
+    return status;
 }

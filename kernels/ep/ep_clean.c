@@ -44,7 +44,8 @@ IST_DEVICE_FN uint32_t ist_ep_clean_meet(ist_coop *coop, const ist_ep_clean_args
     uint8_t *marks = ist_wire_marks_of(coop, ist_dev_rank_count(dev));
     ist_wire_want want;
     want.channel = ist_ep_channel(&args->geometry, &args->at, channel);
-    want.tag = ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS; /* a channel a meeting */
+    /* A channel a meeting. Generations have 24 bits in tags and in notices: 16 million cleans. */
+    want.tag = ist_wire_generation(coop, dev) << IST_WIRE_EPOCH_BITS;
     want.position = position;
     want.deadline_ns = args->deadline_ns;
     want.operation = IST_DEV_OP_EP_CLEAN;

@@ -21,7 +21,7 @@
  *   9 conclude the record, the group's state
  *
  * Orderings.
- *   1-3  Rows are staged before the meeting's acq_rel, metadata is written before a coop sync; the
+ *   1-3  Rows are staged before the meeting's release, metadata is written before a coop sync; the
  *        flag is a release at system scope after both, or a strong signal after all puts to the
  *        peer. A stamp is zeroed before a row is staged and set after it, so that a put which is
  *        read late never carries half a row under a valid stamp.

@@ -554,7 +554,8 @@ IST_DEVICE_FN uint32_t ist_ep_first_owed(const ist_ep_op_view *op, uint32_t leas
 
 /** Compares what the homes have sent with what they must have; a sync must follow. That it is of this
  *  operation, the flag has said: a home writes nothing else before it has this rank's report, unless it
- *  has given this rank up. Lane-parallel. */
+ *  has given this rank up, or waits for nobody any more, as its communicator has failed without fault
+ *  tolerance; then nothing that is enqueued still counts. Lane-parallel. */
 IST_DEVICE_FN void ist_ep_judge_homes(ist_coop *coop, const ist_ep_op_view *op,
                                       const ist_ep_sum_desk *desk)
 {
@@ -705,7 +706,8 @@ IST_DEVICE_RARE_FN void ist_ep_reports_decide_apart(ist_coop *coop, ist_ep_op_vi
     uint8_t *results = ist_ep_results(coop, op.room);
     uint32_t failed = outcome & (IST_WIRE_LOST | IST_EP_MIXED);
     int counts = (outcome & (IST_WIRE_EVICTED | IST_WIRE_ABORTED)) == 0;
-    if (counts && failed != 0 && !ist_wire_tolerant(op.dev)) { /* it waits for nobody any more */
+    if (counts && failed != 0 &&
+        !ist_wire_tolerant(op.dev)) { /* a slice more, and for nobody's sake */
         (void)ist_ep_await_slice(coop, &op, IST_EP_ACK, late.start, results);
     } else if (counts && late.waited) {
         outcome |= ist_ep_await_on(coop, op, IST_EP_ACK, late.start, results);

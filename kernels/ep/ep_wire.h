@@ -6,8 +6,9 @@
  *
  * Orderings that both rely on.
  *   - Blocks of a launch meet through words in the group's state: each adds with release, and whoever
- *     goes on has acquired, by a wait or by the addition itself. Their bases are constant while a
- *     kernel runs; the last block to leave, which has synchronised with all others, moves them.
+ *     reads what others wrote has acquired, by a wait or by the addition itself; a block that sends
+ *     nothing reads no staging and goes on without. Their bases are constant while a kernel runs; the
+ *     last block to leave, which has synchronised with all others, moves them.
  *   - The state is touched by one kernel at a time: operations of a group are ordered by streams.
  */
 #ifndef IST_EP_WIRE_H

@@ -8,7 +8,8 @@
  *   3 enact   generation + 1, and the answer to the host
  *
  * Mask, generation and answer are in no order: the host reads them when the kernel has ended, and kernels
- * that run beside this one take each word by itself.
+ * that run beside this one take each word by itself. So does ist_comm_mask_query() after an agreement that
+ * the host has given up: it may see the new generation with words of the old mask.
  *
  * Tags carry the generation, which every successful agreement changes, so messages of different
  * agreements never match.

@@ -213,6 +213,7 @@ FAKE CUresult cuCtxPopCurrent(CUcontext *popped)
 /* Local memory of a thread: what kernels need, and what contexts have. */
 enum { KERNEL_STACK_BYTES = 2048 };
 static _Atomic size_t stack_bytes = 1024;
+static _Atomic int stack_is_new; /* since a limit was set, no launch has been waited for */
 
 FAKE CUresult cuCtxGetLimit(size_t *value, CUlimit which)
 {
@@ -226,7 +227,14 @@ FAKE CUresult cuCtxSetLimit(CUlimit which, size_t value)
         return CUDA_ERROR_INVALID_VALUE;
     }
     stack_bytes = value;
+    stack_is_new = 2;
     return CUDA_SUCCESS;
+}
+
+FAKE CUresult cuCtxSynchronize(void)
+{
+    stack_is_new = stack_is_new == 1 ? 0 : stack_is_new;
+    return depth > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -687,10 +695,11 @@ FAKE CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function
         one.kernel.dependent |= id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     }
     one.kernel.plain = !one.kernel.cooperative && !one.kernel.dependent;
-    one.kernel.waits = stack_bytes < KERNEL_STACK_BYTES;
     one.kernel.late = ((stream *)(void *)config->hStream)->priority > HIGHEST_PRIORITY;
     if (one.kernel.dependent && getenv("FAKE_CUDA_NO_DEPENDENT") != NULL) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    one.kernel.waits = stack_bytes < KERNEL_STACK_BYTES || stack_is_new == 1;
+    stack_is_new = stack_is_new == 2 ? 1 : stack_is_new;
     return config->gridDimX > 0 ? enqueue(config->hStream, one) : CUDA_ERROR_INVALID_VALUE;
 }
