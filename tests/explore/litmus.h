@@ -488,18 +488,14 @@ static inline int litmus_each(void *context, ist_status status, const ist_explor
 
 typedef ist_explore_all_result litmus_search_result;
 
-static inline uint32_t litmus_search_into(const litmus_case *which, uint64_t run_count_max,
-                                          uint32_t brute_force, litmus_search_result *result)
+/* Every schedule of seen->which; what appears is in `seen`. */
+static inline void litmus_explore(litmus_seen *seen, uint64_t run_count_max, uint32_t brute_force,
+                                  litmus_search_result *result)
 {
     memset(result, 0, sizeof(*result));
     result->size = sizeof(*result);
-    litmus_seen *seen = calloc(1, sizeof(*seen));
-    if (seen == NULL) {
-        return 1;
-    }
-    seen->which = which;
     litmus_clear(seen);
-    ist_world_desc desc = {.size = sizeof(desc), .rank_count = which->ranks};
+    ist_world_desc desc = {.size = sizeof(desc), .rank_count = seen->which->ranks};
     ist_explore_all_desc all = {
         .size = sizeof(all),
         .run_count_max = run_count_max,
@@ -508,6 +504,18 @@ static inline uint32_t litmus_search_into(const litmus_case *which, uint64_t run
         .each = litmus_each,
         .context = seen};
     (void)ist_explore_all(&desc, litmus_main, &seen->run, &all, result);
+}
+
+static inline uint32_t litmus_search_into(const litmus_case *which, uint64_t run_count_max,
+                                          uint32_t brute_force, litmus_search_result *result)
+{
+    litmus_seen *seen = calloc(1, sizeof(*seen));
+    if (seen == NULL) {
+        memset(result, 0, sizeof(*result));
+        return 1;
+    }
+    seen->which = which;
+    litmus_explore(seen, run_count_max, brute_force, result);
     print_message("%-60s %8llu executions, %8llu runs%s%s\n", which->name,
                   (unsigned long long)result->executions, (unsigned long long)result->runs,
                   brute_force ? ", brute force" : "", result->complete ? "" : ", not complete");

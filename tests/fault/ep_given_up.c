@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #define DEADLINE EP_DRILL_DEADLINE_NS
@@ -27,14 +26,8 @@ static const ep_shape usual = {.rank_count = 3,
 
 static ist_fault stall_at(int32_t rank, const char *point, uint64_t pass, uint64_t duration_ns)
 {
-    ist_fault fault = {.size = sizeof(fault),
-                       .kind = IST_FAULT_STALL,
-                       .trigger = IST_FAULT_AT_POINT,
-                       .rank = rank,
-                       .peer = IST_FAULT_ANY,
-                       .at_op = pass,
-                       .duration_ns = duration_ns};
-    snprintf(fault.point, sizeof(fault.point), "%s", point);
+    ist_fault fault = ist_test_fault_at(IST_FAULT_STALL, rank, point, pass);
+    fault.duration_ns = duration_ns;
     return fault;
 }
 
@@ -42,14 +35,10 @@ static ist_fault stall_at(int32_t rank, const char *point, uint64_t pass, uint64
 static ist_fault strike_at(ist_fault_kind kind, int32_t rank, int32_t peer, const char *point,
                            uint32_t classes, uint64_t duration_ns)
 {
-    ist_fault fault = {.size = sizeof(fault),
-                       .kind = kind,
-                       .trigger = IST_FAULT_AT_POINT,
-                       .rank = rank,
-                       .peer = peer,
-                       .classes = classes,
-                       .duration_ns = duration_ns};
-    snprintf(fault.point, sizeof(fault.point), "%s", point);
+    ist_fault fault = ist_test_fault_at(kind, rank, point, 0);
+    fault.peer = peer;
+    fault.classes = classes;
+    fault.duration_ns = duration_ns;
     return fault;
 }
 

@@ -181,13 +181,7 @@ static uint32_t kill_at_point(const ep_drill *drill, const char *point, uint32_t
     uint32_t cases = 0;
     bool hit = true;
     for (uint64_t nth = 1; hit; ++nth) {
-        ist_fault fault = {.size = sizeof(fault),
-                           .kind = IST_FAULT_KILL,
-                           .trigger = IST_FAULT_AT_POINT,
-                           .rank = (int32_t)rank,
-                           .peer = IST_FAULT_ANY,
-                           .at_op = nth};
-        snprintf(fault.point, sizeof(fault.point), "%s", point);
+        ist_fault fault = ist_test_fault_at(IST_FAULT_KILL, (int32_t)rank, point, nth);
         *failures += ep_drill_survives(drill, &fault, &hit) ? 0 : 1;
         cases += hit ? 1 : 0;
     }

@@ -9,21 +9,13 @@
 
 #include <cmocka.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define DEADLINE_NS EP_DRILL_DEADLINE_NS
 
 static ist_fault held(const char *point, uint64_t nth, int32_t rank, uint64_t ns)
 {
-    ist_fault fault = {.size = sizeof(fault),
-                       .kind = IST_FAULT_STALL,
-                       .trigger = IST_FAULT_AT_POINT,
-                       .rank = rank,
-                       .peer = IST_FAULT_ANY,
-                       .at_op = nth,
-                       .duration_ns = ns};
-    (void)snprintf(fault.point, sizeof(fault.point), "%s", point);
+    ist_fault fault = ist_test_fault_at(IST_FAULT_STALL, rank, point, nth);
+    fault.duration_ns = ns;
     return fault;
 }
 

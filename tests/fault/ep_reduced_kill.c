@@ -42,15 +42,9 @@ static ep_drill drill_of(uint32_t blocks, uint32_t staged)
 
 static ist_fault kill_of(uint32_t rank, uint64_t nth, const char *point)
 {
-    ist_fault fault = {.size = sizeof(fault),
-                       .kind = IST_FAULT_KILL,
-                       .trigger = point != NULL ? IST_FAULT_AT_POINT : IST_FAULT_AT_OP,
-                       .rank = (int32_t)rank,
-                       .peer = IST_FAULT_ANY,
-                       .at_op = nth};
-    if (point != NULL) {
-        snprintf(fault.point, sizeof(fault.point), "%s", point);
-    }
+    ist_fault fault =
+        ist_test_fault_at(IST_FAULT_KILL, (int32_t)rank, point != NULL ? point : "", nth);
+    fault.trigger = point != NULL ? IST_FAULT_AT_POINT : IST_FAULT_AT_OP;
     return fault;
 }
 

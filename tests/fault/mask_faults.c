@@ -8,8 +8,6 @@
 #include "ist_test.h"
 
 #include <cmocka.h>
-#include <stdio.h>
-#include <string.h>
 
 #define RANKS 3u
 #define DEADLINE_NS 1000000u
@@ -60,18 +58,6 @@ static ist_status run(const char *cluster, const ist_fault *fault, ist_rank_fn r
     return status;
 }
 
-static ist_fault fault_at(ist_fault_kind kind, int32_t rank, const char *point, uint64_t at_op)
-{
-    ist_fault fault = {.size = sizeof(fault),
-                       .kind = kind,
-                       .trigger = IST_FAULT_AT_POINT,
-                       .rank = rank,
-                       .peer = IST_FAULT_ANY,
-                       .at_op = at_op};
-    (void)snprintf(fault.point, sizeof(fault.point), "%s", point);
-    return fault;
-}
-
 /* ---- a flag that is lost ----------------------------------------------------------------------- */
 
 /* Whoever lost nothing waits for rank 1 in the next barrier already, and says so. */
@@ -93,7 +79,7 @@ static ist_status lost_flag_main(ist_world *world, void *arg)
 
 static void who_waits_further_on_has_sent_all(void **state)
 {
-    ist_fault fault = fault_at(IST_FAULT_DROP, 0, "mask.barrier.begin", 2);
+    ist_fault fault = ist_test_fault_at(IST_FAULT_DROP, 0, "mask.barrier.begin", 2);
     scene at = {0};
     (void)state;
     fault.peer = 1;
@@ -128,7 +114,7 @@ static ist_status unheard_main(ist_world *world, void *arg)
 
 static void who_leaves_hears_it_from_all(void **state)
 {
-    ist_fault fault = fault_at(IST_FAULT_DROP, 0, "mask.agree.begin", 1);
+    ist_fault fault = ist_test_fault_at(IST_FAULT_DROP, 0, "mask.agree.begin", 1);
     scene at = {0};
     (void)state;
     fault.peer = 2;
@@ -162,7 +148,7 @@ static void a_clean_takes_nothing_from_the_last(void **state)
     static const char *const points[] = {"mask.clean.begin", "mask.clean.reset"};
     (void)state;
     for (uint32_t i = 0; i < CLUSTERS * 2u; ++i) {
-        ist_fault fault = fault_at(IST_FAULT_KILL, 2, points[i / CLUSTERS], 2);
+        ist_fault fault = ist_test_fault_at(IST_FAULT_KILL, 2, points[i / CLUSTERS], 2);
         scene at = {0};
         (void)run(clusters[i % CLUSTERS], &fault, cleans_main, &at);
         for (uint32_t rank = 0; rank < 2; ++rank) {

@@ -128,6 +128,18 @@ bool ist_test_has_cluster(const char *cluster)
     return ist_test_on_simulator() || cluster == NULL || strncmp(cluster, "1x", 2) == 0;
 }
 
+ist_fault ist_test_fault_at(ist_fault_kind kind, int32_t rank, const char *point, uint64_t pass)
+{
+    ist_fault fault = {.size = sizeof(fault),
+                       .kind = kind,
+                       .trigger = IST_FAULT_AT_POINT,
+                       .rank = rank,
+                       .peer = IST_FAULT_ANY,
+                       .at_op = pass};
+    (void)snprintf(fault.point, sizeof(fault.point), "%s", point);
+    return fault;
+}
+
 uint64_t ist_test_time_ns(uint64_t simulated_ns)
 {
     return ist_test_on_simulator() ? simulated_ns : simulated_ns * 5;

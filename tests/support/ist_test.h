@@ -35,6 +35,9 @@ const char *ist_test_backend(void);
 /* Whether the simulator's own settings (faults, virtual time) may be used. */
 bool ist_test_on_simulator(void);
 
+/* A fault of `rank` at the pass of that number at a point (`ist_point`); peer: any. */
+ist_fault ist_test_fault_at(ist_fault_kind kind, int32_t rank, const char *point, uint64_t pass);
+
 /* The next number of a generator that belongs to the caller; any start is good. */
 uint64_t ist_test_random(uint64_t *state);
 /* 0 … bound-1 */
