@@ -499,8 +499,7 @@ IST_DEVICE_FN void ist_wire_count_silence(ist_coop *coop, const ist_wire *wire,
         uint32_t before = slice == 1 ? 0 : silent[peer];
         if (result == IST_WAIT_ERROR ||
             (result == IST_WAIT_TIMEOUT &&
-             (before >= IST_WIRE_SLICES || slice >= IST_WIRE_SLICES_MAX ||
-              ist_wire_left(coop, wire, peer)))) {
+             (slice >= IST_WIRE_SLICES_MAX || ist_wire_left(coop, wire, peer)))) {
             silent[peer] = IST_WIRE_SLICES;
         } else if (result == IST_WAIT_TIMEOUT) {
             int moved =

@@ -790,8 +790,7 @@ IST_DEVICE_FN ist_ep_decision ist_ep_reports_decide(ist_coop *coop, const ist_ep
             decision.word |= (uint64_t)(results[peer] == IST_WAIT_DONE) << peer;
         }
         if (op->blocks > 1u && ist_coop_elect(coop)) {
-            decision.found = ist_compare_swap_u64(coop, &op->state->decided, 0, decision.word,
-                                                  IST_RELAXED, IST_SCOPE_DEVICE);
+            decision.found = ist_ep_set_decision(coop, op, decision.word);
         }
         return decision;
     }
